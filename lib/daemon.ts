@@ -418,7 +418,7 @@ async function buildBoot(changing: Changing) {
     dynamicNodes: booting.dynamic_nodes,
     ...(detection ? { detection } : {})
   })
-  const grub = buildGrub(changing, boot, templates)
+  const grub = buildGrub(changing, boot)
   return {
     boot,
     grub,
@@ -435,11 +435,11 @@ async function buildBoot(changing: Changing) {
   }
 }
 /** Builds what GRUB gets; undefined without a TFTP server. */
-function buildGrub({ config, ticks, register, model }: Changing, boot: Boot, templates: Templates) {
+function buildGrub({ config, ticks, register, model }: Changing, boot: Boot) {
   if (config.tftp.server === 'none') return undefined
   const tree = register.add(new BootTree(treeOptions(config, ticks)))
   const grub = new GrubConfigs({
-    ...{ boot, model, templates, tree, urls: ownFirst(config), server: nextServerOf(config) },
+    ...{ boot, model, tree, server: nextServerOf(config) },
     manual: config.boot.manual !== 'none'
   })
   boot.grub = grub

@@ -7,7 +7,6 @@ import type { DataOf } from '../base/variables.js'
 import { contains, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
 import {
-  atNextBoot,
   type EffectiveNode,
   installsPackages,
   kernelOptionsOf,
@@ -29,7 +28,7 @@ import type { Templates } from '../template/templates.js'
 import type { MeasuredBoot } from './grub/measured.js'
 import type { Handover, HandoverResult } from './handover.js'
 import type { Grants } from './install.js'
-import type { PreviousPack } from './previous-pack.js'
+import { asItBoots, type PreviousPack } from './previous-pack.js'
 import { CachedText, render } from './render.js'
 import type { bootTemplates } from './template-variables.js'
 import type { Trace } from './trace.js'
@@ -44,10 +43,6 @@ const unknownMs = 15_000
 
 /** Finds the node of an unknown machine, also in the transaction that gives it the MAC. */
 type LookUp = (view: View) => { readonly node: NodeDoc; readonly where: string } | undefined
-
-interface Detection {
-  find(mac: string): Promise<LookUp | undefined>
-}
 
 interface BootOptions {
   readonly model: Model
@@ -68,7 +63,7 @@ interface BootOptions {
   readonly handover: Handover
   readonly dynamicNodes: boolean
   /** Absent if `[boot] snmp_detection = no`. */
-  readonly detection?: Detection
+  readonly detection?: { find(mac: string): Promise<LookUp | undefined> }
   readonly unknown: {
     /** Records what a machine says of itself whose MAC no node or device has. */
     note(mac: string, query: URLSearchParams, address: string): void
@@ -129,7 +124,7 @@ export class Boot {
       all_groups: all('group'),
       all_nodes: all('node')
     }
-    const text = (mac: string) => this.#render(template, { mac, ...shown })
+    const text = (mac: string) => this.render(template, { mac, ...shown })
     if (unknown !== '') return text(unknown)
     const { groups, nodes, all_groups, all_nodes } = shown
     const from = [templates.identity(template), model.cluster.variables, all_groups, all_nodes]
@@ -138,12 +133,12 @@ export class Boot {
 
   /** Returns the short menu (case 1). */
   shortMenu(): string {
-    return this.#render('boot/templ_boot_ipxe_short.cfg', {})
+    return this.render('boot/templ_boot_ipxe_short.cfg', {})
   }
 
   /** Returns the script that boots from the local disk (case 3). */
   disk(): string {
-    return this.#render('boot/templ_boot_disk.cfg', {})
+    return this.render('boot/templ_boot_disk.cfg', {})
   }
 
   /**
@@ -163,7 +158,8 @@ export class Boot {
     const found = lookUp?.(model.view)
     if (lookUp && found && isAtHome(this.#effectiveNode(found.node), source))
       return this.#become(lookUp, mac, visit)
-    return detection ? this.#detect(detection, mac, visit) : this.#unknown(mac, visit)
+    if (!detection) return this.#unknown(mac, visit)
+    return detection.find(mac).then(seen => this.#become(seen, mac, visit))
   }
 
   /** Returns the node with a MAC on an interface that boots. */
@@ -176,17 +172,12 @@ export class Boot {
     return undefined
   }
 
-  async #detect(detection: Detection, mac: string, visit: Search): Promise<string> {
-    const lookUp = await detection.find(mac)
-    return this.#become(lookUp ?? (() => undefined), mac, visit)
-  }
-
   /** Gives the MAC to the node that is found, and returns its script, or the menu. */
-  async #become(lookUp: LookUp, mac: string, visit: Search): Promise<string> {
+  async #become(lookUp: LookUp | undefined, mac: string, visit: Search): Promise<string> {
     const { model, handover, log } = this.o
-    const seen = lookUp(model.view)
+    const seen = lookUp?.(model.view)
     if (seen && visit.headOnly) return this.#script(seen.node, mac, visit)
-    if (seen) {
+    if (lookUp && seen) {
       const { address } = visit.source
       const actor = { who: 'svcd', from: address, mayTakeAddresses: false }
       try {
@@ -222,7 +213,7 @@ export class Boot {
     this.#checkManual(visit.source)
     const { model, handover } = this.o
     const named = model.view.get('node', name)
-    if (!named) return this.#error('', `there is no node ${name}`, 'boot')
+    if (!named) return this.#error(`there is no node ${name}`)
     try {
       // Without a MAC nothing is stored; iPXE fills in the MAC that it booted with.
       if (mac === undefined) {
@@ -237,8 +228,13 @@ export class Boot {
     } catch (error) {
       return this.#refusalAtConsole(error)
     }
-    const node = model.view.get('node', name)
-    return node ? this.#script(node, mac, visit) : this.#error('', `there is no node ${name}`, 'boot')
+    return this.#scriptOf(name, mac, visit)
+  }
+
+  /** Returns the script of a node, which may have been deleted meanwhile. */
+  #scriptOf(name: string, mac: string, visit: RequestContext): string {
+    const node = this.o.model.view.get('node', name)
+    return node ? this.#script(node, mac, visit) : this.#error(`there is no node ${name}`)
   }
 
   /**
@@ -258,10 +254,9 @@ export class Boot {
     } catch (error) {
       return this.#refusalAtConsole(error, status => status < 500)
     }
-    if (!picked) return this.#error('', `there is no group ${name}`, 'boot')
+    if (!picked) return this.#error(`there is no group ${name}`)
     if (picked.given) await this.#moved(picked.given, mac, picked.node)
-    const node = model.view.get('node', picked.node)
-    return node ? this.#script(node, mac, visit) : this.#error('', `there is no node ${picked.node}`, 'boot')
+    return this.#scriptOf(picked.node, mac, visit)
   }
 
   #pick(
@@ -322,12 +317,12 @@ export class Boot {
       status === 404 || /\/mac\/?$/.test(url)
         ? `${url.slice(0, 200)} is no boot page: a name or a MAC address is missing at its end`
         : message
-    return { status: 200, text: this.#error('', why.replaceAll('"', ''), 'boot') }
+    return { status: 200, text: this.#error(why.replaceAll('"', '')) }
   }
 
   /** Returns a script with the reason for the person at the console: iPXE would show only the status. */
   #refusalAtConsole(error: unknown, isTold: (status: number) => boolean = status => status === 403): string {
-    if (error instanceof ServiceError && isTold(error.status)) return this.#error('', error.message, 'boot')
+    if (error instanceof ServiceError && isTold(error.status)) return this.#error(error.message)
     throw error
   }
 
@@ -362,11 +357,8 @@ export class Boot {
     return this.#effectiveNode(this.o.model.get('node', name))
   }
 
-  /** Returns the node as this controller boots it: with the previous pack if the current one is missing. */
   #effectiveNode(node: NodeDoc): EffectiveNode {
-    const { model, previousPack } = this.o
-    const target = atNextBoot(model.view, model.effective(node))
-    return previousPack?.withPreviousPack(target) ?? target
+    return asItBoots(this.o.model, node, this.o.previousPack)
   }
 
   /** Returns why the node would now get no boot script, or one with a known obstacle; undefined if none. */
@@ -470,7 +462,7 @@ export class Boot {
     const menu = target.settings.bootmenu ? 'boot' : 'boot/short'
     return reason === undefined
       ? this.#kernel(target, mac, warning)
-      : this.#error(target.node.name, reason, menu)
+      : this.#error(reason, target.node.name, menu)
   }
 
   /** Returns a node as it boots next, why it cannot, and its kernel's arguments behind GRUB (rules 4.42). */
@@ -481,14 +473,14 @@ export class Boot {
       loader: loaderOf(target, this.o.loader),
       reason: this.#findings(target).reason,
       argumentsFor: (mac: string) =>
-        this.#render('boot/arguments.cfg', this.#kernelData(target, mac, 'grub')).trim()
+        this.render('boot/arguments.cfg', this.#kernelData(target, mac, 'grub')).trim()
     }
   }
 
   /** Returns the script that fetches kernel and initramfs and starts the kernel (rules 4.2, 4.14). */
   #kernel(target: EffectiveNode, mac: string, warning: string): string {
     const { image, settings } = target
-    return this.#render('boot/templ_boot_node.cfg', {
+    return this.render('boot/templ_boot_node.cfg', {
       ...this.#kernelData(target, mac, 'ipxe'),
       kernelfile: image?.kernelfile ?? '',
       initrdfile: image?.initrdfile ?? '',
@@ -516,11 +508,12 @@ export class Boot {
     }
   }
 
-  #error(node: string, reason: string, menu: string): string {
-    return this.#render('boot/templ_boot_error.cfg', { node, reason: safeForEcho(reason), menu })
+  #error(reason: string, node = '', menu = 'boot'): string {
+    return this.render('boot/templ_boot_error.cfg', { node, reason: safeForEcho(reason), menu })
   }
 
-  #render<Name extends keyof typeof bootTemplates>(
+  /** Renders a template with the URLs; the variables are the cluster's, unless the data have others. */
+  render<Name extends keyof typeof bootTemplates>(
     template: Name,
     data: Omit<DataOf<(typeof bootTemplates)[Name]>, 'url' | 'urls' | 'variables'> & {
       readonly variables?: VariableMap

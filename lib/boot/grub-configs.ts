@@ -5,20 +5,15 @@ import { installsPackages, isInstaller } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { isGuid } from '../model/names.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
-import type { Templates } from '../template/templates.js'
 import { type Boot, menuEntriesMax, safeForEcho } from './boot.js'
 import { type MeasuredBoot, type MeasuredFile, measuredBoot } from './grub/measured.js'
 import type { BootTree } from './grub/tree.js'
 import { GrubError, kernelWords, quoted } from './grub/words.js'
-import { render } from './render.js'
-import type { bootTemplates } from './template-variables.js'
 
 interface GrubOptions {
   readonly boot: Boot
   readonly model: Model
-  readonly templates: Templates
   readonly tree: BootTree
-  readonly urls: readonly string[]
   /** Whether a person at a console may choose a node. */
   readonly manual: boolean
   /** Address of the TFTP server as DHCP names it, '' if it names none. */
@@ -27,7 +22,6 @@ interface GrubOptions {
 
 type Architecture = (typeof architectures)[number]
 type ByLoader = ReturnType<Boot['byLoader']>
-type GrubTemplate = Extract<keyof typeof bootTemplates, `boot/grub/${string}`>
 
 const common = '/grub/grub.cfg'
 const ofMac = (mac: string) => `${common}-01-${mac.toLowerCase().replaceAll(':', '-')}`
@@ -54,10 +48,10 @@ export class GrubConfigs {
 
   /** Yields for each node; returns the configurations, by their names in the tree. */
   *configurations(): Generator<unknown, { files: { name: string; text: string }[] }> {
-    const { model, manual } = this.o
+    const { boot, model, manual } = this.o
     const all = [
-      [common, this.#common()],
-      ['/grub/disk.cfg', this.#render('boot/grub/templ_grub_disk.cfg', {})]
+      [common, boot.render('boot/grub/templ_grub.cfg', { manual })],
+      ['/grub/disk.cfg', boot.render('boot/grub/templ_grub_disk.cfg', {})]
     ]
     const nodes: string[] = []
     // A copy: a node that goes at a pause would move the others up, past the loop.
@@ -73,7 +67,7 @@ export class GrubConfigs {
     }
     // A file of its own: what GRUB measures of other boots then does not change with the list.
     const shown = { nodes: nodes.slice(0, menuEntriesMax), all_nodes: nodes.length <= menuEntriesMax }
-    if (manual) all.push(['/grub/nodes.cfg', this.#render('boot/grub/templ_grub_nodes.cfg', shown)])
+    if (manual) all.push(['/grub/nodes.cfg', boot.render('boot/grub/templ_grub_nodes.cfg', shown)])
     return { files: all.map(([name = '', text = '']) => ({ name: name.slice(1), text })) }
   }
 
@@ -160,16 +154,13 @@ export class GrubConfigs {
     return by?.loader === 'grub' ? by : undefined
   }
 
-  #common(): string {
-    return this.#render('boot/grub/templ_grub.cfg', { manual: this.o.manual })
-  }
-
   #text(by: ByLoader, mac: string): string {
+    const { boot } = this.o
     const { target } = by
-    if (!target.settings.netboot) return this.#render('boot/grub/templ_grub_disk.cfg', {})
+    if (!target.settings.netboot) return boot.render('boot/grub/templ_grub_disk.cfg', {})
     const made = this.#made(by, mac)
-    if (typeof made !== 'string') return this.#render('boot/grub/templ_grub_node.cfg', made)
-    return this.#render('boot/grub/templ_grub_error.cfg', {
+    if (typeof made !== 'string') return boot.render('boot/grub/templ_grub_node.cfg', made)
+    return boot.render('boot/grub/templ_grub_error.cfg', {
       title: quoted(`svcd: node ${target.node.name}: this machine cannot be booted`),
       reason: quoted(`svcd: ${safeForEcho(made)}`)
     })
@@ -200,12 +191,6 @@ export class GrubConfigs {
       if (error instanceof GrubError || error instanceof ServiceError) return `node ${name}: ${error.message}`
       throw error
     }
-  }
-
-  #render(template: GrubTemplate, data: object): string {
-    const { urls, model, templates } = this.o
-    const [url = ''] = urls
-    return render(templates, template, { variables: model.cluster.variables, ...data, url, urls })
   }
 }
 

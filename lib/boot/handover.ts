@@ -85,21 +85,21 @@ export class Handover {
 
   /** Lets one machine take over the node within an hour; returns the end (ISO 8601, UTC). Throws 404. */
   async release(name: string, actor: Actor): Promise<string> {
-    const { model, now } = this.o
-    const released = now()
-    await model.change(actor, tx => {
-      model.get('node', name, tx)
-      tx.put('handover', name, { name, released })
-    })
+    const released = this.o.now()
+    await this.#note(name, actor, () => ({ released }))
     return new Date(released + hourMs).toISOString()
   }
 
   /** Records that an admin has seen how the node changed hands. Throws 404. */
   async seen(name: string, actor: Actor): Promise<void> {
-    const { model, now } = this.o
+    await this.#note(name, actor, tx => ({ ...tx.get('handover', name), seen: this.o.now() }))
+  }
+
+  async #note(name: string, actor: Actor, of: (tx: Tx) => Omit<HandoverDoc, 'name'>): Promise<void> {
+    const { model } = this.o
     await model.change(actor, tx => {
       model.get('node', name, tx)
-      tx.put('handover', name, { ...tx.get('handover', name), name, seen: now() })
+      tx.put('handover', name, { name, ...of(tx) })
     })
   }
 

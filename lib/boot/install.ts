@@ -4,7 +4,6 @@ import { layoutData, layoutSecrets, sealedSecrets } from '../disk-layout/data.js
 import { type Address, formatAddress, mask, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
 import {
-  atNextBoot,
   type EffectiveNode,
   installedFile,
   installsPackages,
@@ -24,7 +23,7 @@ import type { Templates } from '../template/templates.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
 import type { Library } from './library.js'
 import { networkConfig } from './network-config.js'
-import type { PreviousPack } from './previous-pack.js'
+import { asItBoots, type PreviousPack } from './previous-pack.js'
 import { CachedText, render } from './render.js'
 import { withoutFile } from './roles.js'
 import type { Trace } from './trace.js'
@@ -103,14 +102,14 @@ export class Install {
     return this.#handOut('install', this.o.model.get('node', name), visit, proof)
   }
 
-  /** Throws 401 unless a request comes from an address of the node (rules 4.6). */
-  async refuseOthers(name: string, visit: RequestContext): Promise<void> {
-    if (await this.#isNode(this.o.model.get('node', name), visit)) return
-    throw unauthorized(
-      `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not ` +
-        `count): only the node itself shows its TPM${overIpv6(visit)}`,
-      'wrong-address'
-    )
+  /** Throws 401 unless a request to show a TPM comes from an address of the node (rules 4.6). */
+  refuseOthers(name: string, visit: RequestContext): Promise<void> {
+    return this.#refuseOthers(this.o.model.get('node', name), visit, 'shows its TPM')
+  }
+
+  async #refuseOthers(node: NodeDoc, visit: RequestContext, does: string): Promise<void> {
+    if (!(await this.#isNode(node, visit)))
+      throw unauthorized(onlyTheNode(node, visit, does), 'wrong-address')
   }
 
   /** Throws 403 where an address alone is not enough (rules 15.1). */
@@ -128,9 +127,7 @@ export class Install {
       this.#refuseUnproven(node)
       return this.#handOut('install', node, visit)
     }
-    const reason =
-      `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not ` +
-      `count): only the node itself gets its install script${overIpv6(visit)}`
+    const reason = onlyTheNode(node, visit, 'gets its install script')
     this.o.trace.refused(node, reason, visit)
     throw unauthorized(reason, 'wrong-address')
   }
@@ -142,12 +139,7 @@ export class Install {
   async runs(name: string, pack: string, visit: RequestContext): Promise<void> {
     const { model, trace } = this.o
     const node = model.get('node', name)
-    if (!(await this.#isNode(node, visit)))
-      throw unauthorized(
-        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not ` +
-          `count): only the node itself tells what it runs${overIpv6(visit)}`,
-        'wrong-address'
-      )
+    await this.#refuseOthers(node, visit, 'tells what it runs')
     const doc = model.view.get('pack', pack)
     await trace.running(
       name,
@@ -172,13 +164,10 @@ export class Install {
   async seed(name: string, file: SeedFile, visit: RequestContext, isOwn: boolean): Promise<string> {
     const { model, templates, trace } = this.o
     const node = model.get('node', name)
-    if (!isOwn && !(await this.#isNode(node, visit)))
-      throw unauthorized(
-        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not ` +
-          `count): only the node itself gets its cloud-init data${overIpv6(visit)}`,
-        'wrong-address'
-      )
-    if (!isOwn) this.#refuseUnproven(node)
+    if (!isOwn) {
+      await this.#refuseOthers(node, visit, 'gets its cloud-init data')
+      this.#refuseUnproven(node)
+    }
     const target = this.#target(node)
     if (file === 'meta-data')
       return json({
@@ -303,11 +292,8 @@ export class Install {
     }
   }
 
-  /** Returns the node at its next boot: with the pack before while no controller has the current one. */
   #target(node: NodeDoc): EffectiveNode {
-    const { model, previousPack } = this.o
-    const asked = atNextBoot(model.view, model.effective(node))
-    return previousPack?.withPreviousPack(asked) ?? asked
+    return asItBoots(this.o.model, node, this.o.previousPack)
   }
 
   /** Returns the root that stays packed. Without one, or without its file here, the tar is unpacked. */
@@ -375,12 +361,18 @@ const templateOf = (what: Script, { provision_method: method }: InstallData): st
   return what === 'install' ? 'installer' : method
 }
 
-/** Node addresses are IPv4, so a node that asks over IPv6 would retry forever. */
-const overIpv6 = ({ source }: RequestContext) =>
-  source.address.includes(':')
+/** Sentence for a request of another machine than the node. */
+function onlyTheNode({ name }: NodeDoc, { source: { address } }: RequestContext, does: string): string {
+  // Node addresses are IPv4, so a node that asks over IPv6 would retry forever.
+  const hint = address.includes(':')
     ? '. Nodes boot over IPv4 alone: turn IPv6 off in the firmware, ' +
       'and give iPXE a URL that leads to an IPv4 address'
     : ''
+  return (
+    `${address} is not the address of an interface of node ${name} (its BMC does not count): ` +
+    `only the node itself ${does}${hint}`
+  )
+}
 
 /** Whether a request comes from a fixed address of the node. */
 const hasAddress = (node: NodeDoc, { source: { address } }: RequestContext): boolean =>

@@ -2,10 +2,9 @@ import { createHash } from 'node:crypto'
 import { performance } from 'node:perf_hooks'
 import type { Log } from '../base/log.js'
 import { TemplateError, type Templates } from '../template/templates.js'
+import { CachedText } from './render.js'
 
 const TEMPLATE = 'install/templ_library.cfg'
-/** The text is rendered again after this time, as an included template may have changed (rules 4.11). */
-const KEPT_MS = 1000
 /** Texts kept, the newest included: nodes may still hold scripts that name an older one. */
 const MOST_TEXTS = 8
 /** Lifetime of an older text, so that a removed password does not stay forever. */
@@ -27,25 +26,21 @@ interface LibraryOptions {
 /** The part of install scripts that all nodes share, cached by its sha256 (rules 4.27). */
 export class Library {
   readonly #now: () => number
+  readonly #current: CachedText
   /** Newest last. */
   readonly #texts = new Map<string, Text>()
   #text = ''
   #sha256 = ''
-  #untilMs = 0
   #loggedReason = ''
 
   constructor(private readonly o: LibraryOptions) {
     this.#now = o.now ?? (() => performance.now())
+    this.#current = new CachedText(this.#now)
   }
 
   /** Returns the sha256 of the text in hex; '' if it needs node variables: scripts then hold the text. */
   sha256(): string {
-    const now = this.#now()
-    if (now >= this.#untilMs) {
-      this.#make()
-      this.#untilMs = now + KEPT_MS
-    }
-    return this.#sha256
+    return this.#current.text([], () => this.#make())
   }
 
   /** Returns the text with this sha256: the current one, or one handed out recently; else undefined. */
@@ -56,22 +51,23 @@ export class Library {
     return text && text.untilMs > this.#now() ? text.bytes : undefined
   }
 
-  #make(): void {
+  #make(): string {
     const text = this.#render()
     const now = this.#now()
     for (const [sha256, { untilMs }] of this.#texts) if (untilMs <= now) this.#texts.delete(sha256)
-    if (text === this.#text) return
+    if (text === this.#text) return this.#sha256
     this.#text = text
     const former = this.#texts.get(this.#sha256)
     if (former) former.untilMs = now + OLDER_MS
     this.#sha256 = ''
-    if (text === '') return
+    if (text === '') return ''
     const bytes = Buffer.from(text)
     this.#sha256 = createHash('sha256').update(bytes).digest('hex')
     this.#texts.delete(this.#sha256)
     this.#texts.set(this.#sha256, { bytes, untilMs: Number.POSITIVE_INFINITY })
     const [oldest] = this.#texts.keys()
     if (this.#texts.size > MOST_TEXTS && oldest !== undefined) this.#texts.delete(oldest)
+    return this.#sha256
   }
 
   #render(): string {

@@ -13,12 +13,16 @@ interface Entry {
   readonly link: string
 }
 
+/** An entry, and how it gets its address. */
+type Addressed = Entry & { readonly method: 'none' | 'static' | 'dhcp' }
+
 /** Returns the interfaces of a node as netplan's version 2, which cloud-init reads too (rules 4.40). */
 export function networkConfig(interfaces: readonly InstallInterface[]): object {
   const known = interfaces.filter(({ bmc }) => !bmc).map(entryOf)
   const lower = known.flatMap(({ kind, members, link }) => (kind === 'vlans' ? [link] : members))
   const others = [...new Set(lower)].filter(name => !known.some(entry => entry.name === name))
-  const entries = [...known, ...others.map(bareEntry)]
+  const all = [...known, ...others.map(bareEntry)]
+  const entries = all.map(entry => ({ ...entry, method: methodOf(entry, all) }))
   const route = defaultRoute(entries)
   const config: { version: 2 } & Partial<Record<Kind, Record<string, object>>> = { version: 2 }
   for (const entry of entries) {
@@ -72,9 +76,7 @@ function deviceOf({ given, name, kind, options, members, link }: Entry): object 
   }
 }
 
-type Method = 'none' | 'static' | 'dhcp'
-
-function methodOf({ given, name, options }: Entry, entries: readonly Entry[]): Method {
+function methodOf({ given, name, options }: Entry, entries: readonly Entry[]): Addressed['method'] {
   const isMember = entries.some(({ members }) => members.includes(name))
   if (isMember || (given.network === '' && !given.provision)) return 'none'
   if (options.on) return given.ipaddress ? 'static' : 'none'
@@ -82,10 +84,8 @@ function methodOf({ given, name, options }: Entry, entries: readonly Entry[]): M
 }
 
 /** Returns the interface with the default route: one that asks for it, the provision interface, another. */
-function defaultRoute(entries: readonly Entry[]): Entry | undefined {
-  const rank = (entry: Entry): number => {
-    const { given, options } = entry
-    const method = methodOf(entry, entries)
+function defaultRoute(entries: readonly Addressed[]): Addressed | undefined {
+  const rank = ({ given, options, method }: Addressed): number => {
     if (options.on || options.defaultroute === 'no' || method === 'none') return 0
     if (method === 'static' && given.gateway === '') return 0
     if (options.defaultroute === 'yes') return 3
@@ -96,15 +96,14 @@ function defaultRoute(entries: readonly Entry[]): Entry | undefined {
   return most === 0 ? undefined : entries.find(entry => rank(entry) === most)
 }
 
-function addressing(entry: Entry, entries: readonly Entry[], route: Entry | undefined): object {
-  const { given, name, options } = entry
-  const method = methodOf(entry, entries)
+function addressing(entry: Addressed, entries: readonly Addressed[], route: Addressed | undefined): object {
+  const { given, name, options, method } = entry
   const mtu = options.mtu ? { mtu: Number(options.mtu) } : {}
   if (method === 'none') return { ...mtu, dhcp4: false, optional: true }
   const metric = options.metric ? { metric: Number(options.metric) } : {}
   const asks = options.defaultroute === 'yes' && options.metric !== undefined
   const isDefault = options.defaultroute !== 'no' && (!route || route === entry || asks)
-  const further = entries.filter(other => other.options.on === name && methodOf(other, entries) === 'static')
+  const further = entries.filter(other => other.options.on === name && other.method === 'static')
   const addresses = [...(method === 'static' ? [entry] : []), ...further].map(
     ({ given: { ipaddress, prefixlen } }) => `${ipaddress}/${prefixlen}`
   )

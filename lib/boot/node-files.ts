@@ -50,12 +50,9 @@ interface NodeFilesOptions {
   readonly url: string
 }
 
-/** A file in a preview: with its text, or with the reason why it has none. */
-interface FilePreview extends Omit<FileDoc, 'template' | 'comment'> {
-  readonly source: 'group' | 'node'
-  readonly text?: string
-  readonly problem?: string
-}
+/** A file in a preview; a directory or a link has neither text nor problem. */
+type FilePreview = Omit<FileDoc, 'template' | 'comment'> &
+  Partial<RenderedFile> & { readonly source: 'group' | 'node' }
 
 /** Renders the files of nodes (rules 4.25). */
 export class NodeFiles {
@@ -94,11 +91,11 @@ export class NodeFiles {
   async tar(name: string, masked: boolean, check: () => void = () => {}): Promise<Buffer> {
     const blocks: Buffer[] = []
     let bytes = 1024
-    await this.#inTurn(name, async render => {
+    await this.#inTurn(name, async () => {
       check()
       for (const { file } of this.#filesOf(name)) {
         const isText = file.kind === undefined && file.content === undefined
-        const { text = '', problem } = isText ? await render(file, masked) : {}
+        const { text = '', problem } = isText ? await this.#render(name, file, masked) : {}
         check()
         if (problem !== undefined)
           throw unavailable(
@@ -121,7 +118,7 @@ export class NodeFiles {
   /** Returns a node's files with their texts, or why one has none; secrets masked. Throws 404. */
   async preview(name: string): Promise<FilePreview[]> {
     const shown: FilePreview[] = []
-    await this.#inTurn(name, async render => {
+    await this.#inTurn(name, async () => {
       for (const { file, source } of this.#filesOf(name)) {
         const {
           template,
@@ -129,7 +126,7 @@ export class NodeFiles {
           ...about
         } = { owner: 'root', group: 'root', mode: modeOf(file), ...file }
         const isPlain = about.kind !== undefined || about.content !== undefined
-        shown.push({ ...about, source, ...(isPlain ? {} : await previewFile(file, render)) })
+        shown.push({ ...about, source, ...(isPlain ? {} : await this.#previewFile(name, file)) })
       }
     })
     return shown
@@ -144,9 +141,9 @@ export class NodeFiles {
     const files = this.#filesOf(name).filter(({ file }) => wanted(file.name))
     const found: { name: string; problem: string }[] = []
     if (files.length > 0)
-      await this.#inTurn(name, async render => {
+      await this.#inTurn(name, async () => {
         for (const { file } of files) {
-          const { problem } = await render(file, masked)
+          const { problem } = await this.#render(name, file, masked)
           if (problem !== undefined) found.push({ name: file.name, problem })
         }
       })
@@ -159,7 +156,7 @@ export class NodeFiles {
     return effectiveFiles(model.view, node, group)
   }
 
-  async #inTurn(name: string, work: (render: Render) => Promise<void>): Promise<void> {
+  async #inTurn(name: string, work: () => Promise<void>): Promise<void> {
     this.o.model.get('node', name)
     const isOften = this.#queue.waiting(0, name) >= mostWaiting.node
     if (isOften || this.#queue.waiting(0) >= mostWaiting.all)
@@ -167,25 +164,42 @@ export class NodeFiles {
         `the files of ${isOften ? `node ${name}` : 'many nodes'} are asked for; try again in 10 s`,
         10
       )
-    await this.#queue.run(name, () =>
-      work(async (file, masked) => {
-        const { name: fileName, template = '' } = file
-        const shared = this.#shared.get(file)
-        if (shared && this.#cluster.isCurrent(shared.version)) return { text: shared.text }
-        const cluster = seesCluster(template)
-          ? await this.#cluster.text(mostTarBytes).catch((error: Error) => error)
-          : undefined
-        if (cluster instanceof Error) return { problem: `${fileName}: ${cluster.message}` }
-        const data = { ...this.#data(name, file, masked) }
-        const answer = await this.#renderer.render({ name: fileName, template, data, cluster })
-        if ('problem' in answer) return { problem: this.#explained(name, answer.problem, data.secret) }
-        const bytes = Buffer.byteLength(answer.text)
-        if (bytes <= mostFileBytes && cluster && answer.isShared)
-          this.#cache(file, cluster.version, answer.text)
-        if (bytes <= mostFileBytes) return { text: answer.text }
-        return { problem: `${fileName}: it has ${bytes} bytes: ${mostFileBytes} at most` }
-      })
-    )
+    await this.#queue.run(name, work)
+  }
+
+  /** Renders a file of the node being served. */
+  async #render(node: string, file: FileDoc, masked: boolean): Promise<RenderedFile> {
+    const { name, template = '' } = file
+    const shared = this.#shared.get(file)
+    if (shared && this.#cluster.isCurrent(shared.version)) return { text: shared.text }
+    const cluster = seesCluster(template)
+      ? await this.#cluster.text(mostTarBytes).catch((error: Error) => error)
+      : undefined
+    if (cluster instanceof Error) return { problem: `${name}: ${cluster.message}` }
+    const data = { ...this.#data(node, file, masked) }
+    const answer = await this.#renderer.render({ name, template, data, cluster })
+    if ('problem' in answer) return { problem: this.#explained(node, answer.problem, data.secret) }
+    const bytes = Buffer.byteLength(answer.text)
+    if (bytes > mostFileBytes) return { problem: `${name}: it has ${bytes} bytes: ${mostFileBytes} at most` }
+    if (cluster && answer.isShared) this.#cache(file, cluster.version, answer.text)
+    return { text: answer.text }
+  }
+
+  /**
+   * Renders a file for a preview, with secrets masked. An error that only the real secrets cause is reported
+   * by its position alone, because the message may contain part of a secret.
+   */
+  async #previewFile(node: string, file: FileDoc): Promise<RenderedFile> {
+    const masked = await this.#render(node, file, true)
+    if (!file.template?.includes('secret')) return masked
+    const { problem } = await this.#render(node, file, false).catch((error: Error) => ({
+      problem: error.message
+    }))
+    if (problem === masked.problem) return masked
+    if (problem === undefined)
+      return { problem: `the node gets it, but with masked secrets it cannot be shown: ${masked.problem}` }
+    const [place = file.name] = /^[^:]*:\d+:\d+/.exec(problem) ?? []
+    return { problem: `${place}: it cannot be rendered with the node's own secrets` }
   }
 
   /** Caches a text for all nodes. The cache is cleared when it exceeds the size of a tar. */
@@ -246,28 +260,10 @@ export class NodeFiles {
   }
 }
 
-/** Renders a file of the node being served. */
-type Render = (
-  file: FileDoc,
-  masked: boolean
-) => Promise<{ text: string; problem?: never } | { problem: string; text?: never }>
-
-/**
- * Renders a file for a preview, with secrets masked. An error that only the real secrets cause is reported by
- * its position alone, because the message may contain part of a secret.
- */
-async function previewFile(file: FileDoc, render: Render): Promise<{ text?: string; problem?: string }> {
-  const masked = await render(file, true)
-  if (!file.template?.includes('secret')) return masked
-  const { problem } = await render(file, false).catch((error: Error) => ({ problem: error.message }))
-  if (problem === undefined)
-    return masked.problem === undefined
-      ? masked
-      : { problem: `the node gets it, but with masked secrets it cannot be shown: ${masked.problem}` }
-  if (problem === masked.problem) return masked
-  const [place = file.name] = /^[^:]*:\d+:\d+/.exec(problem) ?? []
-  return { problem: `${place}: it cannot be rendered with the node's own secrets` }
-}
+/** The text of a file, or why it has none. */
+type RenderedFile =
+  | { readonly text: string; readonly problem?: never }
+  | { readonly problem: string; readonly text?: never }
 
 const modeOf = ({ kind, mode = kind === 'directory' ? '0755' : '0644' }: FileDoc) => mode
 

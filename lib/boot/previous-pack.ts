@@ -1,6 +1,7 @@
-import type { EffectiveNode } from '../model/effective.js'
+import { atNextBoot, type EffectiveNode } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { defaultTag } from '../model/tags.js'
+import type { NodeDoc } from '../model/types/node.js'
 import { isBootFileOf, type OsimageDoc, previousPack } from '../model/types/osimage.js'
 
 interface PreviousPackOptions {
@@ -12,6 +13,12 @@ interface PreviousPackOptions {
 
 /** Images named in the condition. */
 const MOST_TOLD = 5
+
+/** Returns a node as this controller boots it: with the previous pack if the current one is missing. */
+export function asItBoots(model: Model, node: NodeDoc, previous: PreviousPack | undefined): EffectiveNode {
+  const target = atNextBoot(model.view, model.effective(node))
+  return previous?.withPreviousPack(target) ?? target
+}
 
 /** Boots the previous pack of an image, whole, while no controller has the current one (rules 4.28). */
 export class PreviousPack {

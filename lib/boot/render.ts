@@ -20,9 +20,12 @@ export class CachedText {
   #text = ''
   #untilMs = 0
 
+  /** `now`: monotonic milliseconds. */
+  constructor(private readonly now = () => performance.now()) {}
+
   /** Returns the text made from these values, compared by identity. Throws as `make` does. */
   text(from: readonly unknown[], make: () => string): string {
-    const now = performance.now()
+    const now = this.now()
     const same = from.length === this.#from.length && from.every((value, i) => value === this.#from[i])
     if (same && now < this.#untilMs) return this.#text
     this.#text = make()

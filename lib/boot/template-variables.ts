@@ -3,17 +3,16 @@ import { layoutVariables } from '../disk-layout/data.js'
 import type { Loader } from '../model/effective.js'
 import { installVariables, nodeVariables } from './install-data.js'
 
-const url = text('the URL of svcd that nodes use')
-const urls = texts(
-  'that URL, and after it those of other controllers, which are tried when it does not answer'
-)
-const variables = textMap("the cluster's `variables`")
+const common = {
+  url: text('the URL of svcd that nodes use'),
+  urls: texts('that URL, and after it those of other controllers, which are tried when it does not answer'),
+  variables: textMap("the cluster's `variables`")
+} as const
 const menu = text('path of the menu that comes next: `boot`, or `boot/short`')
 
 /** The variables of the kernel's arguments. */
 const kernel = {
-  url,
-  urls,
+  ...common,
   variables: nodeVariables,
   node: text('name of the node'),
   loader: text<Loader>('`ipxe` or `grub`'),
@@ -32,9 +31,7 @@ const kernel = {
 /** Variables that each node template gets; also the source of docs/templates.md. */
 export const bootTemplates = {
   'boot/templ_boot_ipxe.cfg': {
-    url,
-    urls,
-    variables,
+    ...common,
     mac: text("MAC address of the machine, if no node has it; '' when no machine was looked for"),
     timeout_ms: integer('milliseconds after which the menu looks for the machine'),
     groups: texts('names of groups, 250 at most'),
@@ -42,8 +39,8 @@ export const bootTemplates = {
     all_groups: flag('whether `groups` has all of them'),
     all_nodes: flag('whether `nodes` has all of them')
   },
-  'boot/templ_boot_ipxe_short.cfg': { url, urls, variables },
-  'boot/templ_boot_disk.cfg': { url, urls, variables },
+  'boot/templ_boot_ipxe_short.cfg': { ...common },
+  'boot/templ_boot_disk.cfg': { ...common },
   'boot/templ_boot_node.cfg': {
     ...kernel,
     kernelfile: text('file of the kernel, below /boot/'),
@@ -53,14 +50,11 @@ export const bootTemplates = {
   },
   'boot/arguments.cfg': kernel,
   'boot/grub/templ_grub.cfg': {
-    url,
-    urls,
-    variables,
+    ...common,
     manual: flag('whether a node can be chosen by its name')
   },
   'boot/grub/templ_grub_node.cfg': {
-    url,
-    urls,
+    ...common,
     variables: nodeVariables,
     node: text('name of the node'),
     rescue: flag('whether this boot is for a rescue: in memory, without touching a disk'),
@@ -69,24 +63,18 @@ export const bootTemplates = {
     arguments: text('what `boot/arguments.cfg` renders, each argument quoted for GRUB')
   },
   'boot/grub/templ_grub_nodes.cfg': {
-    url,
-    urls,
-    variables,
+    ...common,
     nodes: texts('names of nodes whose loader is GRUB, 250 at most'),
     all_nodes: flag('whether `nodes` has all of them')
   },
-  'boot/grub/templ_grub_disk.cfg': { url, urls, variables },
+  'boot/grub/templ_grub_disk.cfg': { ...common },
   'boot/grub/templ_grub_error.cfg': {
-    url,
-    urls,
-    variables,
+    ...common,
     title: text('the node, and that it cannot be booted, as one word of GRUB'),
     reason: text('why, as one word of GRUB')
   },
   'boot/templ_boot_error.cfg': {
-    url,
-    urls,
-    variables,
+    ...common,
     node: text("name of the node, '' when it is not known"),
     reason: text("why the machine cannot be booted, for iPXE's echo"),
     menu

@@ -69,9 +69,9 @@ export class Trace {
   unknown(mac: string, { source, headOnly }: RequestContext): void {
     if (headOnly) return
     const from = source.address
-    for (const { type, name, interface: on } of this.model.view.index.macOwners(mac))
-      if (type === 'node' && isBmc({ ...(on === undefined ? {} : { interface: on }) }))
-        return void this.boots.record(name, { step: 'bmc', about: mac, from, place: 'elsewhere' })
+    for (const owner of this.model.view.index.macOwners(mac))
+      if (owner.type === 'node' && isBmc(owner))
+        return void this.boots.record(owner.name, { step: 'bmc', about: mac, from, place: 'elsewhere' })
     this.#strangers.set(mac, { mac, from, last: this.now() })
   }
 
@@ -85,20 +85,17 @@ export class Trace {
 
   /** Records a request for a menu, or for the script that boots from the disk. */
   asked(step: 'menu' | 'disk', asking: BootRequest): void {
-    if (!asking.headOnly) this.#note(asking, step, '')
+    this.#note(asking, () => step, '')
   }
 
   /** Records a request for a file below /boot; returns a function that records how it was sent. */
   bootFile(file: string, isServed: boolean, asking: BootRequest): ((sent: FileDelivery) => void) | undefined {
-    const node = this.#nodeOf(asking)
-    if (!node || asking.headOnly) return undefined
-    return this.#noteOf(node, asking, isServed ? this.#kindOf(node, file) : 'no-file', file)
+    return this.#note(asking, node => (isServed ? this.#kindOf(node, file) : 'no-file'), file)
   }
 
   /** Records a request for a packed image or torrent; returns a function that records how it was sent. */
   packedFile(file: string, asking: BootRequest): ((sent: FileDelivery) => void) | undefined {
-    if (asking.headOnly) return undefined
-    return this.#note(asking, file.endsWith('.torrent') ? 'torrent' : 'image', file)
+    return this.#note(asking, () => (file.endsWith('.torrent') ? 'torrent' : 'image'), file)
   }
 
   /** Records that the node itself got its install script or kickstart. */
@@ -130,15 +127,16 @@ export class Trace {
       this.boots.record(now, { step: 'running', about: pack.pack, from: source.address, place: 'node' })
   }
 
-  #note(asking: BootRequest, step: StepName, about: string): ((sent: FileDelivery) => void) | undefined {
-    const node = this.#nodeOf(asking)
-    return node && this.#noteOf(node, asking, step, about)
-  }
-
-  #noteOf(node: NodeDoc, asking: BootRequest, step: StepName, about: string): (sent: FileDelivery) => void {
-    const { source, caller } = asking
+  #note(
+    asking: BootRequest,
+    stepOf: (node: NodeDoc) => StepName,
+    about: string
+  ): ((sent: FileDelivery) => void) | undefined {
+    const { source, caller, headOnly } = asking
+    const node = headOnly ? undefined : this.#nodeOf(asking)
+    if (!node) return undefined
     const place = caller?.kind === 'node' ? 'node' : this.#originOf(this.model.effective(node), source)
-    const noted = this.boots.record(node.name, { step, about, from: source.address, place })
+    const noted = this.boots.record(node.name, { step: stepOf(node), about, from: source.address, place })
     return sent => this.boots.recordDelivery(node.name, noted, sent)
   }
 
@@ -150,9 +148,7 @@ export class Trace {
     if (node) return node
     const address = parseAddress(source.address)
     const [owner] = address === undefined ? [] : view.index.addressOwners(address)
-    return owner?.type === 'node' && !isBmc({ interface: owner.interface ?? '' })
-      ? view.get('node', owner.name)
-      : undefined
+    return owner?.type === 'node' && !isBmc(owner) ? view.get('node', owner.name) : undefined
   }
 
   /** Returns how certain it is that an address is the node's (rules 6.7). */

@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { inParallel, runFairly, Semaphore, yieldTurn } from '../base/concurrency.js'
 import { tryLater, unavailable } from '../base/errors.js'
-import type { Log } from '../base/log.js'
+import { clip, firstOf, type Log } from '../base/log.js'
 import { SlidingWindow } from '../base/rate-limit.js'
 import type { Config } from '../config/types.js'
 import { type JobContext, type Jobs, RESULTS_KEPT, type SubmittedJob } from '../jobs/jobs.js'
@@ -224,8 +224,7 @@ const tooMany = (which: string) =>
 /** Describes nodes for a record and the log: a name, or a node set, cut if it is long. */
 function* describeNodes(nodes: readonly string[]): Generator<void, string> {
   if (nodes.length === 1) return `node ${nodes[0]}`
-  const set = yield* foldSliced(nodes)
-  return `${nodes.length} nodes (${set.length > LONGEST_SET ? `${set.slice(0, LONGEST_SET)}…` : set})`
+  return `${nodes.length} nodes (${clip(yield* foldSliced(nodes), LONGEST_SET)})`
 }
 
 /** Nodes in one request: each has its result in the record. */
@@ -276,7 +275,6 @@ export async function batch(
     }
   })
   if (failed.length === 0) return
-  const more = failed.length - NAMED_FAILURES
-  const names = `${failed.slice(0, NAMED_FAILURES).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+  const names = firstOf(failed, NAMED_FAILURES)
   throw new Error(`${failed.length} of ${nodes.length} nodes failed: ${names}`)
 }

@@ -59,19 +59,10 @@ async function ipmitool(
 ): Promise<string> {
   const { address, cipher, username, password, privilege } = bmc
   const args = [
-    '-I',
-    'lanplus',
-    '-H',
-    address,
-    '-p',
-    String(port),
-    '-C',
-    String(cipher),
+    ...['-I', 'lanplus', '-H', address, '-p', String(port), '-C', String(cipher)],
     // ipmitool asks for administrator by default.
     ...(privilege === 'administrator' ? [] : ['-L', privilege.toUpperCase()]),
-    '-U',
-    username,
-    '-E'
+    ...['-U', username, '-E']
   ]
   // Only -v prints why a session failed, but it also changes the lines of a log.
   if (command[0] !== 'sel') args.push('-v')

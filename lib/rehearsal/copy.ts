@@ -4,7 +4,7 @@ import type { Docs, TypeName } from '../model/docs.js'
 import { atNextBoot, type EffectiveNode, effectiveNode, kernelOptionsOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
-import { defaultTag, findTag, tagKey } from '../model/tags.js'
+import { defaultTag, filesOf, findTag, tagKey } from '../model/tags.js'
 import { objectTypes } from '../model/types.js'
 import type { Machine } from './machine.js'
 
@@ -70,9 +70,7 @@ export function copyOf(model: Model, target: EffectiveNode, machine: Machine): C
   const images = [...objects.values()].flatMap(([type, doc]) => (type === 'osimage' ? [doc] : []))
   const files = [tag ?? [], images]
     .flat()
-    .flatMap(({ kernelfile, initrdfile, imagefile }: Partial<Docs['osimage']>) => [
-      ...[kernelfile ?? [], initrdfile ?? [], imagefile ?? []].flat()
-    ])
+    .flatMap((doc: Partial<Docs['osimage']>) => Object.values(filesOf(doc)))
   const packs = files.flatMap(file => view.get('pack', file) ?? [])
   const roots = packs.flatMap(({ roots = [] }) => roots.map(({ file }) => file))
   const owners = [['node', node.name] as const, ...(node.group ? [['group', node.group] as const] : [])]

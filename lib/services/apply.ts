@@ -4,6 +4,7 @@ import { jsonInParts } from '../base/json.js'
 import type { Log } from '../base/log.js'
 import type { ReloadKind, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
+import type { Captured } from './capture.js'
 import { command, reasonOf } from './control.js'
 import type { SerialAgreement } from './dns/serials.js'
 import type { ManagedServer } from './managed-server.js'
@@ -28,8 +29,8 @@ export interface ApplyOptions {
   readonly templates: string
   /** The notes of all services. */
   readonly notes: ConstructorParameters<typeof Notes>[0]
-  /** Makes the templates' data: the call captures the objects, the generator runs in slices. */
-  readonly data: () => Generator<unknown, object>
+  /** Makes the templates' data in slices, of these objects; default: the call captures the stored ones. */
+  readonly data: (captured?: Captured) => Generator<unknown, object>
   /** Runs before each rendering: brings what its data names to its place. */
   readonly prepare?: ((signal: AbortSignal) => Promise<void>) | undefined
   /** Called with the data of the files that have come into force. */
@@ -62,6 +63,8 @@ interface Applied {
   readonly againMs?: number
 }
 
+type OutcomeOf<P> = RenderOutcome & { readonly kind: P extends false ? 'difference' : 'preview' }
+
 /** Its message is for the log and /monitor/service; the last good files stay in force. */
 export class NotApplied extends Error {}
 
@@ -85,16 +88,12 @@ export class Apply {
 
   /** Returns JSON of all files with their diffs. Throws NotApplied for a wrong template. */
   async preview(): Promise<string> {
-    const { outcome } = await this.#render('whole')
-    if (outcome.kind === 'preview') return outcome.files
-    throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
+    return (await this.#render('whole')).outcome.files
   }
 
-  /** Returns the files that would differ if made of `data`. Throws NotApplied for a wrong template. */
-  async differing(data: ApplyOptions['data']): Promise<{ path: string; diff: string }[]> {
-    const { outcome } = await this.#render('differing', data)
-    if (outcome.kind === 'preview') return JSON.parse(outcome.files)
-    throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
+  /** Returns the files that would differ if made of these objects. Throws NotApplied for a wrong template. */
+  async differing(captured: Captured): Promise<{ path: string; diff: string }[]> {
+    return JSON.parse((await this.#render('differing', captured)).outcome.files)
   }
 
   /**
@@ -108,36 +107,26 @@ export class Apply {
     const { trial } = this.#notes.now
     if (trial && trial.put.length + trial.removed.length > 0)
       await withLock(() => this.#resume(new Swap(trial)))
-    const done = unit.prepare()
-    let difference: Difference
-    let data: object
-    let swapped: Swapped | undefined
-    try {
+    const prepared = await unit.preparing(async () => {
       const begun = performance.now()
-      ;[difference, data] = await this.#difference()
+      const { outcome, made } = await this.#render(false)
+      const { difference } = outcome
       const againMs = await this.#agree(difference, performance.now() - begun)
-      if (againMs !== undefined) return { changed: 0, againMs }
+      if (againMs !== undefined) return againMs
       await this.#stage(difference)
-      if (!alone) swapped = await withLock(() => this.#swap(difference))
-    } finally {
-      done()
-    }
+      return { difference, made, early: alone ? undefined : await withLock(() => this.#swap(difference)) }
+    })
+    if (typeof prepared === 'number') return { changed: 0, againMs: prepared }
+    const { difference, made, early } = prepared
     if (!alone) await unit.prepared(this.signal)
     await withLock(async () => {
-      if (alone) swapped = await this.#swap(difference)
-      this.o.inForce?.(data)
+      const swapped = alone ? await this.#swap(difference) : early
+      this.o.inForce?.(made)
       if (swapped || this.#notes.now.due !== '')
         await this.#takeUp(swapped?.swap, swapped?.restarts ?? unit.restarts)
     })
     await writing(() => clear(difference.left))
     return { changed: difference.changed.length + difference.removed.length }
-  }
-
-  /** Returns also the data that the files were made of. */
-  async #difference(): Promise<readonly [Difference, object]> {
-    const { outcome, made } = await this.#render(false)
-    if (outcome.kind === 'difference') return [outcome.difference, made]
-    throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
 
   /** Runs before anything is put in force: a serial that is not stored could be given twice. */
@@ -158,22 +147,25 @@ export class Apply {
     })
   }
 
-  async #render(
-    preview: RenderJob['preview'],
-    data = this.o.data
-  ): Promise<{ readonly outcome: RenderOutcome; readonly made: object }> {
-    const { service, settings, templates, now, zones, render = renderInThread, prepare } = this.o
+  /** Returns also the data that the files were made of. */
+  async #render<P extends RenderJob['preview']>(
+    preview: P,
+    captured?: Captured
+  ): Promise<{ readonly outcome: OutcomeOf<P>; readonly made: object }> {
+    const { service, settings, templates, now, zones, render = renderInThread, prepare, data } = this.o
     await prepare?.(this.signal).catch(error => {
       throw failure(error)
     })
     const { serials } = this.#notes.now
-    const made = await runSliced(data())
+    const made = await runSliced(data(captured))
     const parts = await runSliced(jsonInParts(made))
     const job: RenderJob = {
       ...{ service, settings, templates, data: parts, serials, nowMs: now(), preview },
       ...(zones ? { zones: zones.job() } : {})
     }
-    return { outcome: await render(job, this.signal), made }
+    const outcome = await render(job, this.signal)
+    if (outcome.kind === 'failed') throw new NotApplied(outcome.message)
+    return { outcome: outcome as OutcomeOf<P>, made }
   }
 
   async #stage({ changed }: Difference): Promise<void> {
@@ -208,7 +200,7 @@ export class Apply {
 
   async #check(changed: readonly RenderedFile[]): Promise<void> {
     const { service, settings } = this.o
-    const { commands, files } = backendOf(service, settings.server).checks(settings, changed, stagedPath)
+    const { commands, files = [] } = backendOf(service, settings.server).checks(settings, changed, stagedPath)
     const all = [...files, ...changed]
     try {
       await writing(() => stage(files))

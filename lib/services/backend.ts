@@ -15,7 +15,8 @@ type FileReload = ReloadKind | 'none'
 export interface RenderedFile {
   readonly path: string
   readonly text: string
-  readonly mode: number
+  /** Absent: everybody may read it. */
+  readonly mode?: number
   readonly needs: FileReload
 }
 
@@ -28,7 +29,13 @@ interface OwnedDirectory {
 /** All files of a server, and the directories that hold them. */
 export interface Rendered {
   readonly files: readonly RenderedFile[]
-  readonly owned: readonly OwnedDirectory[]
+  readonly owned?: readonly OwnedDirectory[]
+}
+
+/** Commands (program and arguments) that check staged files, and files for these commands alone. */
+interface Checks {
+  readonly commands: readonly (readonly string[])[]
+  readonly files?: readonly RenderedFile[]
 }
 
 type ServiceTemplates = typeof dhcpTemplates &
@@ -57,8 +64,8 @@ export type SerialOf = (zone: string, path: string, body: (serial: number) => st
 export interface Backend<Data> {
   readonly name: string
   /** The usual values on Debian. */
-  readonly defaults: Pick<ServiceSettings, 'config' | 'directory' | 'check' | 'service' | 'leaseFile'> &
-    Partial<Pick<ServiceSettings, 'controlSocket'>>
+  readonly defaults: Pick<ServiceSettings, 'check' | 'service'> &
+    Partial<Pick<ServiceSettings, 'config' | 'directory' | 'leaseFile' | 'controlSocket'>>
   /** The command that checks a single zone, where the server has one. */
   readonly zoneCheck?: readonly string[]
   /** Returns the text of a file without its secrets, for previews and differences. */
@@ -66,15 +73,15 @@ export interface Backend<Data> {
   /** Verb of the control command for a reload; `restart` where the server cannot reload. */
   readonly reload: ReloadKind
   render(data: Data, settings: ServiceSettings, render: Render, serial: SerialOf): Rendered
-  /**
-   * Returns the commands (program and arguments) that check staged files, and files for these commands alone.
-   * `staged` gives the path of a staged file.
-   */
+  /** `staged` gives the path of a staged file. */
   checks(
     settings: ServiceSettings,
     changed: readonly RenderedFile[],
     staged: (path: string) => string
-  ): { readonly commands: readonly (readonly string[])[]; readonly files: readonly RenderedFile[] }
+  ): Checks
 }
 
-export const readable = 0o644
+/** Checks the main file alone, if it changed. */
+export const checksMain: Backend<unknown>['checks'] = ({ config, check }, changed, staged) => ({
+  commands: changed.some(({ path }) => path === config) ? [[...check, staged(config)]] : []
+})

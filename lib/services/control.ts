@@ -1,4 +1,7 @@
 import { connect } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { jsonObject } from '../base/json.js'
+import { clip } from '../base/log.js'
 import { ProgramError, run } from '../program/program.js'
 
 /** Verbs of the control command (rules 10.9). */
@@ -18,10 +21,13 @@ const anyStatus = Array.from({ length: 256 }, (_, status) => status)
 /** Runs a command of the ini and returns its output. Throws an Error with its words when it fails. */
 export type Runner = (words: readonly string[], signal: AbortSignal) => Promise<string>
 
+/** Resolves whatever status the command ends with. */
+const ended = ([program = '', ...args]: readonly string[], signal: AbortSignal) =>
+  run(program, args, { timeLimitMs, signal, ok: anyStatus })
+
 /** Runs a command and returns its standard output. Throws an Error with its words when it fails. */
-export async function command(words: readonly string[], signal: AbortSignal): Promise<string> {
-  const [program = '', ...args] = words
-  const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
+export const command: Runner = async (words, signal) => {
+  const { status, stdout, stderr } = await ended(words, signal)
   if (status === 0) return stdout
   throw new Error(`${words.join(' ')} ended with status ${status}: ${faultSummary(`${stderr}\n${stdout}`)}`)
 }
@@ -57,16 +63,14 @@ function tellingLines(output: string): string[] {
   return (telling.length > 0 ? telling : said).map(line => line.trim())
 }
 
-const clipped = (text: string) => (text.length > mostWords ? `${text.slice(0, mostWords)}…` : text)
-
 /** Returns the first lines that name the fault, for a message. */
-const faultSummary = (output: string) => clipped(tellingLines(output).slice(0, 3).join('; '))
+const faultSummary = (output: string) => clip(tellingLines(output).slice(0, 3).join('; '), mostWords)
 
 /** Returns the first line of a log that says why a server ended; '' where `words` holds no log. */
 export function reasonOf(words: string): string {
   // systemd shows the log below the state, after an empty line.
   const log = /^ *Active: /m.test(words) ? (/\n\s*\n(.*)/s.exec(words)?.[1] ?? '') : words
-  return clipped(tellingLines(log)[0] ?? '')
+  return clip(tellingLines(log)[0] ?? '', mostWords)
 }
 
 /** Asks the control command whether a server runs. */
@@ -75,11 +79,11 @@ export async function runningState(
   service: string,
   signal: AbortSignal
 ): Promise<Running> {
-  const [program = '', ...args] = [...control, 'status', service]
+  const [program] = control
   // dhcpd gives its reason more than ten lines, systemd's default, before the end of its log.
-  if (program === 'systemctl') args.push('--lines=40')
+  const more = program === 'systemctl' ? ['--lines=40'] : []
   try {
-    const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
+    const { status, stdout, stderr } = await ended([...control, 'status', service, ...more], signal)
     const words = `${stdout}${stderr}`.trim()
     // A user other than root asks systemd over dbus, which a minimal system may lack.
     if (status !== 0 && /^Failed to connect to .*\bbus\b/m.test(words))
@@ -103,28 +107,21 @@ const socketLimitMs = 30_000
  * Sends Kea config-reload; returns false when nobody listens on the socket. Throws an Error with Kea's words
  * when Kea refuses, and when `signal` ends the wait.
  */
-export function configReload(path: string, signal: AbortSignal): Promise<boolean> {
-  return new Promise((resolve, reject) => {
-    let answer = ''
-    const socket = connect({ path, signal }, () => socket.write('{ "command": "config-reload" }'))
-    socket
-      .setEncoding('utf8')
-      .setTimeout(socketLimitMs, () => socket.destroy(new Error(`${path} does not answer`)))
-    socket.on('data', text => {
-      answer += text
-    })
-    socket.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT' || error.code === 'ECONNREFUSED') resolve(false)
-      else reject(error)
-    })
-    socket.on('end', () => {
-      try {
-        const { result, text } = JSON.parse(answer)
-        if (result === 0) resolve(true)
-        else reject(new Error(`kea refuses its configuration: ${text}`))
-      } catch {
-        reject(new Error(`kea answers ${JSON.stringify(answer.slice(0, 200))} on ${path}`))
-      }
-    })
-  })
+export async function configReload(path: string, signal: AbortSignal): Promise<boolean> {
+  const socket = connect({ path, signal })
+  socket
+    .setTimeout(socketLimitMs, () => socket.destroy(new Error(`${path} does not answer`)))
+    .on('error', () => {})
+    .write('{ "command": "config-reload" }')
+  let answer = ''
+  try {
+    answer = await text(socket)
+  } catch (error) {
+    if (['ENOENT', 'ECONNREFUSED'].includes((error as NodeJS.ErrnoException).code ?? '')) return false
+    throw error
+  }
+  const said = jsonObject(answer)
+  if (!said) throw new Error(`kea answers ${JSON.stringify(answer.slice(0, 200))} on ${path}`)
+  if (said.result === 0) return true
+  throw new Error(`kea refuses its configuration: ${said.text}`)
 }

@@ -34,14 +34,15 @@ export class ManagedServer {
     return this.#halted
   }
 
-  /** Announces that files for it are being made. The returned function ends that. */
-  prepare(): () => void {
-    const { promise, resolve } = pending()
-    this.#preparing.add(promise)
-    return () => {
-      this.#preparing.delete(promise)
-      resolve()
-    }
+  /** Runs `work`, which makes files for it. */
+  async preparing<R>(work: () => Promise<R>): Promise<R> {
+    const made = work()
+    const ended = made.then(
+      () => {},
+      () => {}
+    )
+    this.#preparing.add(ended)
+    return made.finally(() => this.#preparing.delete(ended))
   }
 
   /** Resolves when no files for it are being made, so that a single restart serves all of them. */
@@ -52,7 +53,10 @@ export class ManagedServer {
   /** Runs `work` with the lock, in the order of calls. Throws the reason of an abort before that. */
   async withLock<R>(signal: AbortSignal, work: () => Promise<R>): Promise<R> {
     const before = this.#last
-    const { promise: mine, resolve: over } = pending()
+    let over = () => {}
+    const mine = new Promise<void>(resolve => {
+      over = resolve
+    })
     this.#last = before.then(() => mine)
     this.#users++
     try {
@@ -85,14 +89,6 @@ export class ManagedServer {
     else if (settings.controlSocket !== '' && (await configReload(settings.controlSocket, signal))) return
     else await this.control(needs, signal)
   }
-}
-
-function pending(): { promise: Promise<void>; resolve: () => void } {
-  let resolve = () => {}
-  const promise = new Promise<void>(done => {
-    resolve = done
-  })
-  return { promise, resolve }
 }
 
 function unlessAborted(work: Promise<unknown>, signal: AbortSignal): Promise<void> {

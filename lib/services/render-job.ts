@@ -69,8 +69,7 @@ export function renderJob(job: RenderJob): RenderOutcome {
       }
     const removed = surplus(rendered)
     if (job.preview) {
-      const { masked = (text: string) => text } = backendOf(job.service, job.settings.server)
-      const all = preview(rendered, removed, masked)
+      const all = preview(job, rendered, removed)
       const differing = all.filter(({ diff }) => diff !== '').map(({ path, diff }) => ({ path, diff }))
       return { kind: 'preview', files: JSON.stringify(job.preview === 'whole' ? all : differing) }
     }
@@ -101,7 +100,7 @@ function render(job: RenderJob): { rendered: Rendered; given: Serials; found: Zo
 const mark = 'Written by svcd'
 const isOurs = (text: string) => text.slice(0, text.indexOf('\n') + 1 || text.length).includes(mark)
 
-function surplus({ files, owned }: Rendered): string[] {
+function surplus({ files, owned = [] }: Rendered): string[] {
   const kept = new Set(files.map(({ path }) => path))
   return owned.flatMap(({ directory, suffix }) =>
     listOf(directory)
@@ -112,9 +111,10 @@ function surplus({ files, owned }: Rendered): string[] {
 }
 
 /** Returns staged, rejected and old files of all files that are, were or might be rendered. */
-function leftovers({ service, settings }: RenderJob, { files, owned }: Rendered): string[] {
+function leftovers({ service, settings }: RenderJob, { files, owned = [] }: Rendered): string[] {
   const directories = new Set(owned.map(({ directory }) => directory))
-  const single = [...files, ...backendOf(service, settings.server).checks(settings, files, stagedPath).files]
+  const checks = backendOf(service, settings.server).checks(settings, files, stagedPath)
+  const single = [...files, ...(checks.files ?? [])]
     .map(({ path }) => path)
     .filter(path => !directories.has(dirname(path)))
   return [
@@ -128,24 +128,18 @@ function leftovers({ service, settings }: RenderJob, { files, owned }: Rendered)
   ]
 }
 
-function preview(
-  { files }: Rendered,
-  removed: readonly string[],
-  masked: (text: string) => string
-): PreviewFile[] {
-  return [
-    ...files.map(({ path, text }) => {
-      // Texts that differ in a secret alone have an empty diff.
-      const inForce = contentOf(path)
-      const shown = masked(text)
-      return {
-        path,
-        text: shown,
-        diff: unifiedDiff(path, inForce === undefined ? inForce : masked(inForce), shown)
-      }
-    }),
-    ...removed.map(path => ({ path, text: '', diff: unifiedDiff(path, contentOf(path), undefined) }))
-  ]
+/** Texts that differ in a secret alone have an empty diff. */
+function preview({ service, settings }: RenderJob, { files }: Rendered, removed: readonly string[]) {
+  const { masked = text => text } = backendOf(service, settings.server)
+  const shown = (text: string | undefined) => (text === undefined ? undefined : masked(text))
+  const gone = removed.map(path => ({ path, text: undefined }))
+  return [...files, ...gone].map(
+    ({ path, text }): PreviewFile => ({
+      path,
+      text: shown(text) ?? '',
+      diff: unifiedDiff(path, shown(contentOf(path)), shown(text))
+    })
+  )
 }
 
 /** The text of a file; undefined when there is none. */

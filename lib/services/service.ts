@@ -3,6 +3,7 @@ import { singleFlight } from '../base/concurrency.js'
 import type { Condition } from '../monitor/health.js'
 import { Apply, type ApplyOptions } from './apply.js'
 import { backendOf } from './backends.js'
+import type { Captured } from './capture.js'
 import type { Running, Verb } from './control.js'
 import { ManagedServer } from './managed-server.js'
 
@@ -98,9 +99,9 @@ export class Service {
   /** Returns JSON of the files that would be in force, each with its diff. Throws NotApplied. */
   readonly preview: () => Promise<string> = singleFlight(() => this.#apply.preview())
 
-  /** Returns the files that would differ when rendered from other data. Throws NotApplied. */
-  differing(data: () => Generator<unknown, object>): Promise<{ path: string; diff: string }[]> {
-    return this.#apply.differing(data)
+  /** Returns the files that would differ when rendered from these objects. Throws NotApplied. */
+  differing(captured: Captured): Promise<{ path: string; diff: string }[]> {
+    return this.#apply.differing(captured)
   }
 
   readonly #ask: () => Promise<Running> = singleFlight(() => this.#unit.state(this.#apply.signal))

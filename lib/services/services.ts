@@ -76,7 +76,6 @@ interface ServicesOptions {
 /** The DHCP and DNS servers that svcd configures: their files follow the objects. */
 export class Services {
   readonly #services = new Map<string, Service>()
-  readonly #dataOf = new Map<Service, DataOf>()
   readonly #differing = new Semaphore(1)
   readonly #shared: SharedServices | undefined
   #isLeaving = false
@@ -87,7 +86,7 @@ export class Services {
     const unitName = ({ control, service }: ServiceSettings) => JSON.stringify([control, service])
     const add = (
       service: ServiceName,
-      dataOf: DataOf,
+      dataOf: (captured: Captured) => Generator<unknown, object>,
       more: Pick<ServiceOptions, 'prepare' | 'inForce'> = {}
     ) => {
       if (serverOf(config, service) === 'none') return
@@ -96,23 +95,14 @@ export class Services {
       const unit = units.get(unitName(settings)) ?? new ManagedServer(settings, run)
       units.set(unitName(settings), unit)
       // Captured for each rendering, so that no old object is held in between.
-      const data = () => dataOf(this.#capture(model.view, model.cluster))
+      const data = (captured = this.#capture(model.view, model.cluster)) => dataOf(captured)
       const zones = service === 'dns' ? shared?.agreed(settings.gather) : undefined
-      const added = new Service({
-        ...{ service, settings, templates, notes, data, log, now, unit, ...more },
-        ...(zones ? { zones } : {})
-      })
-      this.#services.set(service, added)
-      this.#dataOf.set(added, dataOf)
+      const options = { service, settings, templates, notes, data, log, now, unit, ...more }
+      this.#services.set(service, new Service({ ...options, ...(zones ? { zones } : {}) }))
     }
+    const isStandby = () => this.#isLeaving || (shared?.isReadOnly ?? false)
     const options = dhcpOptions(config)
-    add('dhcp', captured =>
-      dhcpData(
-        captured,
-        { ...options, standby: this.#isLeaving || (shared?.isReadOnly ?? false) },
-        ownCards()
-      )
-    )
+    add('dhcp', captured => dhcpData(captured, { ...options, standby: isStandby() }, ownCards()))
     add('dns', dnsData)
     if (tree)
       add('tftp', () => tftpData(tree, config), {
@@ -125,7 +115,7 @@ export class Services {
         port: config.consoles.port,
         log_directory: consoleLogs(config),
         ipmi_port: config.control.ipmi_port,
-        standby: this.#isLeaving || (shared?.isReadOnly ?? false)
+        standby: isStandby()
       })
     )
     this.#shared = shared
@@ -165,8 +155,7 @@ export class Services {
       this.#differing.run('', async () => {
         const all: DifferingFile[] = []
         for (const [name, service] of concerned) {
-          const dataOf = this.#dataOf.get(service) as DataOf
-          const found = await service.differing(() => dataOf(captured)).catch(notApplied)
+          const found = await service.differing(captured).catch(notApplied)
           for (const file of found) all.push({ service: name, ...file })
         }
         return all
@@ -204,9 +193,6 @@ export class Services {
     await Promise.all([...this.#services.values()].map(service => service.close()))
   }
 }
-
-/** Makes the data of a service's templates. */
-type DataOf = (captured: Captured) => Generator<unknown, object>
 
 /** A stop waits so long for the range to be given up: systemd allows 20 s for all of it. */
 const LEAVING_MS = 5_000
@@ -252,7 +238,7 @@ export function settingsOf(service: ServiceName, config: Config): ServiceSetting
     control: control.length > 0 ? control : ['systemctl'],
     service: given.service || defaults.service,
     gather,
-    leaseFile: dhcp?.lease_file || defaults.leaseFile,
+    leaseFile: dhcp?.lease_file || (defaults.leaseFile ?? ''),
     controlSocket: defaults.controlSocket === undefined ? '' : dhcp?.control_socket || defaults.controlSocket
   }
 }

@@ -45,7 +45,7 @@ async function make(directory: string): Promise<void> {
     await chmod(made, directoryMode)
 }
 
-async function write({ path, text, mode }: RenderedFile): Promise<void> {
+async function write({ path, text, mode = 0o644 }: RenderedFile): Promise<void> {
   const staged = stagedPath(path)
   await rm(staged, { force: true })
   await writeNew(staged, text, mode)

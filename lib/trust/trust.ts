@@ -1,4 +1,4 @@
-import { createPublicKey, hash, randomBytes, type X509Certificate } from 'node:crypto'
+import { hash, randomBytes, type X509Certificate } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
 import { firstOf } from '../base/log.js'
@@ -388,11 +388,8 @@ function enrol(
   { tpm: { key, ek, ak } }: TrustRecord,
   tx: { put(type: 'node', name: string, doc: NodeDoc): void }
 ): void {
-  tx.put('node', node.name, { ...node, tpm_sha256: ek, tpm_pubkey: pemLines(key), tpm_uuid: ak })
+  tx.put('node', node.name, { ...node, tpm_sha256: ek, tpm_pubkey: key.trimEnd(), tpm_uuid: ak })
 }
-
-const pemLines = (key: string) =>
-  String(createPublicKey(key).export({ format: 'pem', type: 'spki' })).trimEnd()
 
 function credentialFor(ek: Evidence['ek'], akName: Buffer, secret: Buffer): Buffer {
   try {

@@ -1,4 +1,5 @@
 import { hash, type X509Certificate } from 'node:crypto'
+import { clip } from '../base/log.js'
 import type { MeasuredBoot } from '../boot/grub/measured.js'
 import type { ekOf } from '../model/trust.js'
 import type { FirmwareDoc } from '../model/types/firmware.js'
@@ -85,16 +86,12 @@ export function judge(evidence: Evidence, by: Yardstick): Finding {
     secureBoot || !by.needsSecureBoot ? undefined : (['bad', 'Secure Boot is off'] as const),
     firmware
   ])
-  const found = {
-    isQuoted: true,
-    resets,
-    pcrs,
-    secureBoot,
+  return {
+    ...{ verdict, reason, isQuoted: true, resets, pcrs, secureBoot, booted },
     firmware: lines,
-    booted,
+    isNewFirmware: firmware !== undefined,
     isVouched: vouched === true
   }
-  return { ...found, verdict, reason, isNewFirmware: firmware !== undefined }
 }
 
 /** Returns the sentence of a TpmError in the place of a result. */
@@ -219,7 +216,7 @@ function whereDifferent(ran: string | undefined, given: string): readonly [strin
   const at = words[1]?.findIndex((word, i) => word !== words[0]?.[i]) ?? 0
   const from = at < 0 ? (words[1]?.length ?? 1) - 1 : Math.max(0, at - 1)
   const shown = (all: readonly string[] = []) =>
-    JSON.stringify(`${from > 0 ? '… ' : ''}${printable(clipped(all.slice(from).join(' ')))}`)
+    JSON.stringify(`${from > 0 ? '… ' : ''}${printable(clip(all.slice(from).join(' '), 200))}`)
   return [ran === undefined ? undefined : shown(words[0]), shown(words[1])]
 }
 
@@ -236,5 +233,3 @@ function fileFault(
   if (!due) return `PCR ${pcr} differs: the machine ${more} more: ${describeEvent(event)}`
   return `PCR ${pcr} differs: ${due.what} is not ${due.name} as svcd has it`
 }
-
-const clipped = (text: string) => (text.length > 200 ? `${text.slice(0, 200)}…` : text)

@@ -46,7 +46,7 @@ async function configure(c: Daemon): Promise<void> {
 
 const bootFile = (given: Lease | undefined) => given?.boot_file || given?.bootfile
 
-async function serves(t: Test, server: string): Promise<void> {
+async function serves(t: Test, server: (typeof dhcpServers)[number]): Promise<void> {
   const between = await wire(t)
   const directory = scratch(t)
   const c = await Daemon.start({

@@ -52,7 +52,7 @@ const made: Record<string, (place: Place) => Made> = {
 }
 
 /** The DHCP servers that svcd writes for and that answer. */
-export const dhcpServers: readonly string[] = Object.keys(made)
+export const dhcpServers = Object.keys(made) as ('isc' | 'kea' | 'dnsmasq')[]
 
 /** Ini settings for a real DHCP server in a namespace, which svcd starts, reloads and stops by a command. */
 export function dhcpSettings(server: string, place: Place): string[] {

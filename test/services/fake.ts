@@ -106,6 +106,7 @@ exit 1
     )
     writeFileSync(join(directory, 'running'), '')
     this.settings = {
+      leaseFile: '',
       ...backendOf(name, server).defaults,
       server,
       config: this.config,

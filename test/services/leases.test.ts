@@ -61,7 +61,7 @@ ${seconds - 1} ${ours} 10.142.0.102 * *
 }
 
 // rules 4.6
-for (const [server, text] of Object.entries(files))
+for (const [server, text] of Object.entries(files) as [keyof typeof files, string][])
   t.test(`${server}: who has which address now`, async t => {
     const file = join(t.testdir({}), 'leases')
     const leases = new Leases(server, file)

@@ -43,6 +43,7 @@ export const servers = [
 ] as const
 
 export const settingsOf = (service: ServiceName, server: string): ServiceSettings => ({
+  ...{ config: '', directory: '', leaseFile: '' },
   ...backendOf(service, server).defaults,
   server,
   reload: [],
@@ -111,7 +112,7 @@ export function complaints(service: ServiceName, server: string, files: readonly
   const directory = mkdtempSync(join(tmpdir(), 'svcd-services-'))
   try {
     const staged = (path: string) => join(directory, path)
-    const { commands, files: more } = backendOf(service, server).checks(
+    const { commands, files: more = [] } = backendOf(service, server).checks(
       settingsOf(service, server),
       files,
       staged

@@ -1,3 +1,4 @@
+import { Mutex } from '../../base/concurrency.js'
 import { Thread } from '../../base/thread.js'
 
 /** A file of the files directory whose content is known. */
@@ -62,7 +63,7 @@ export class BootTree {
   /** When a content was last named, by its hash. */
   readonly #named = new Map<string, number>()
   #isFirst = true
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #placing = new Mutex()
 
   constructor(private readonly o: TreeOptions) {}
 
@@ -85,17 +86,19 @@ export class BootTree {
    * Brings the loaders and the named files to their places, and removes what nothing has named for an hour.
    * Resolves with whether a content is another one than before. Throws Error for a loader that is missing.
    */
-  async place(names: readonly string[]): Promise<boolean> {
-    const placed = this.#last.then(() => this.#place(names))
-    this.#last = placed.catch(() => {})
-    return placed
+  place(names: readonly string[]): Promise<boolean> {
+    return this.#placing.run(() => this.#place(names))
   }
 
   async #place(names: readonly string[]): Promise<boolean> {
     const { ticks, ...rest } = this.o
     const now = ticks()
     for (const { sha256 } of Object.values(this.#known)) this.#named.set(sha256, now)
-    for (const [sha256, at] of this.#named) if (now - at > KEPT_MS) this.#forget(sha256)
+    for (const [sha256, at] of this.#named)
+      if (now - at > KEPT_MS) {
+        this.#named.delete(sha256)
+        this.#contents.delete(sha256)
+      }
     const before = this.#known
     // An earlier daemon may have named a content a moment ago.
     const kept = this.#isFirst ? undefined : [...this.#named.keys()]
@@ -112,12 +115,7 @@ export class BootTree {
     return [...names, ...Object.keys(before)].some(name => known[name]?.sha256 !== before[name]?.sha256)
   }
 
-  #forget(sha256: string): void {
-    this.#named.delete(sha256)
-    this.#contents.delete(sha256)
-  }
-
-  async close(): Promise<void> {
-    await this.#thread.stop()
+  close(): Promise<void> {
+    return this.#thread.stop()
   }
 }

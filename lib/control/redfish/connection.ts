@@ -68,31 +68,29 @@ export class Connection {
   /** Headers that authenticate us, after the login. */
   credentials: Readonly<Record<string, string>> = {}
 
-  constructor(private readonly options: ConnectionOptions) {}
+  /** `signal` ends each request; the logout gets another one. */
+  constructor(
+    private readonly options: ConnectionOptions,
+    public signal: AbortSignal
+  ) {}
 
   /** Returns a resource. Throws RefusedError, and Error if it is no JSON object or exceeds a bound. */
-  async get(path: string, signal: AbortSignal): Promise<JsonObject> {
-    const { status, headers, body } = await this.send('GET', path, signal)
+  async get(path: string): Promise<JsonObject> {
+    const { status, headers, body } = await this.send('GET', path)
     if (status !== 200) throw new RefusedError(status, `GET ${path}`, errorMessageOf(body))
     // Some services send it in the header only.
     return headers.etag === undefined ? body : { '@odata.etag': headers.etag, ...body }
   }
 
   /** Changes something; throws as `get`. `etag`: of the resource to change, if known. */
-  async change(
-    method: 'POST' | 'PATCH' | 'DELETE',
-    path: string,
-    signal: AbortSignal,
-    body?: JsonObject,
-    etag?: string
-  ): Promise<Answer> {
+  async change(method: 'POST' | 'PATCH', path: string, body: JsonObject, etag?: string): Promise<void> {
     // By RFC 9110 weak tags never match, and some services send a new tag with each answer.
     const tags = etag === undefined ? [undefined] : [...new Set([etag, etag.replace(/^W\//, ''), undefined])]
     let refusal: RefusedError | undefined
     for (const tag of tags) {
-      const answer = await this.send(method, path, signal, body, tag === undefined ? {} : { 'If-Match': tag })
+      const answer = await this.send(method, path, body, tag === undefined ? {} : { 'If-Match': tag })
       const { status } = answer
-      if (status >= 200 && status <= 299) return answer
+      if (status >= 200 && status <= 299) return
       refusal = new RefusedError(status, `${method} ${path}`, errorMessageOf(answer.body))
       if (status !== 412) break
     }
@@ -103,10 +101,10 @@ export class Connection {
   async send(
     method: string,
     path: string,
-    signal: AbortSignal,
     body?: JsonObject,
     headers: Readonly<Record<string, string>> = {}
   ): Promise<Answer> {
+    const { signal } = this
     const { address, port, verifyCertificate, ca, connectMs } = this.options
     const text = body === undefined ? '' : JSON.stringify(body)
     const most = Math.min(LARGEST_ANSWER, this.#left)
@@ -192,12 +190,14 @@ function errorMessageOf(body: JsonObject): string {
 
 /** Returns the path of a reference (`{"@odata.id": …}`); undefined if it has none within this service. */
 export function linkOf(value: JsonValue | undefined): string | undefined {
-  const path = isObject(value) ? value['@odata.id'] : undefined
-  return typeof path === 'string' && isPath(path) ? path : undefined
+  return isObject(value) ? pathAt(value, '@odata.id') : undefined
 }
 
-/** Whether a text is a printable path of this service with a bounded length. */
-export const isPath = (text: string) => text.length <= LONGEST_PATH && /^\/(?!\/)[\x21-\x7e]*$/.test(text)
+/** Returns the path at a key: printable, bounded, and within this service; undefined for anything else. */
+export const pathAt = (value: JsonObject, key: string) => pathIn(textAt(value, key) ?? '')
+
+const pathIn = (text: string): string | undefined =>
+  text.length <= LONGEST_PATH && /^\/(?!\/)[\x21-\x7e]*$/.test(text) ? text : undefined
 
 /** Returns the paths of a list of references, at most `most` of them. */
 export const linksOf = (value: JsonValue | undefined, most: number): string[] =>
@@ -226,25 +226,25 @@ const ALL_TAKEN = /SessionLimitExceeded|CreateLimitReached|session limit|(?:maxi
 /** A login. */
 interface Session {
   readonly root: JsonObject
-  logout(signal: AbortSignal): Promise<void>
+  logout(): Promise<void>
 }
 
 /**
  * Logs in to a service (DSP0266, "Authentication"): with a session, or with basic authentication if the
  * service has no sessions. Throws an Error that says what the service refuses.
  */
-export async function login(connection: Connection, bmc: Bmc, signal: AbortSignal): Promise<Session> {
-  const root = await connection.get('/redfish/v1/', signal)
+export async function login(connection: Connection, bmc: Bmc): Promise<Session> {
+  const root = await connection.get('/redfish/v1/')
   const sessions = linkOf(objectAt(root, 'Links').Sessions)
   if (sessions === undefined) return basicLogin(connection, bmc, root)
   const credentials = { UserName: bmc.username, Password: bmc.password }
-  const { status, headers, body } = await connection.send('POST', sessions, signal, credentials)
+  const { status, headers, body } = await connection.send('POST', sessions, credentials)
   if (status === 404 || status === 405 || status === 501) return basicLogin(connection, bmc, root)
   const why = `${status} ${errorMessageOf(body)}`.trim()
   // All sessions are taken, or the service is busy: the password may be right.
   if (status === 429 || status >= 500 || ALL_TAKEN.test(clip(JSON.stringify(body), 4096))) {
     const session = basicLogin(connection, bmc, root)
-    await connection.get(linkOf(root.Systems) ?? '/redfish/v1/Systems', signal).catch(error => {
+    await connection.get(linkOf(root.Systems) ?? '/redfish/v1/Systems').catch(error => {
       if (!(error instanceof RefusedError) || (error.status !== 401 && error.status !== 403)) throw error
       throw new Error(
         `gives no session (${why}), and takes no basic authentication: end a session in the BMC, ` +
@@ -265,8 +265,8 @@ export async function login(connection: Connection, bmc: Bmc, signal: AbortSigna
   const place = pathOf(headers.location) ?? pathOf(textAt(body, '@odata.id'))
   return {
     root,
-    logout: async signal => {
-      if (place !== undefined) await connection.send('DELETE', place, signal)
+    logout: async () => {
+      if (place !== undefined) await connection.send('DELETE', place)
     }
   }
 }
@@ -278,7 +278,4 @@ function basicLogin(connection: Connection, { username, password }: Bmc, root: J
 }
 
 /** Returns the path of a session; some services send a whole URL, whose host is ignored. */
-function pathOf(location: string | undefined): string | undefined {
-  const path = location?.replace(/^https?:\/\/[^/]+/, '')
-  return path !== undefined && isPath(path) ? path : undefined
-}
+const pathOf = (location = ''): string | undefined => pathIn(location.replace(/^https?:\/\/[^/]+/, ''))

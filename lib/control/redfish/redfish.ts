@@ -2,7 +2,7 @@ import { isObject, type JsonObject } from '../../base/json.js'
 import { readRegularFile } from '../../disk/file.js'
 import { type Command, IS_OFF } from '../../model/bmc-commands.js'
 import { type Bmc, type CallLimits, cleanLine } from '../bmc.js'
-import { Connection, isPath, linkOf, linksOf, login, objectAt, RefusedError, textAt } from './connection.js'
+import { Connection, linkOf, linksOf, login, objectAt, pathAt, RefusedError, textAt } from './connection.js'
 
 /** A resource with its path. */
 interface Resource {
@@ -20,19 +20,18 @@ const MOST_SYSTEMS = 32
 async function systemOf(
   connection: Connection,
   root: JsonObject,
-  { system: wanted, setup }: Bmc,
-  signal: AbortSignal
+  { system: wanted, setup }: Bmc
 ): Promise<Resource> {
   const collection = linkOf(root.Systems)
   if (collection === undefined) throw new Error('its Redfish service has no systems')
-  const paths = linksOf((await connection.get(collection, signal)).Members, MOST_SYSTEMS)
+  const paths = linksOf((await connection.get(collection)).Members, MOST_SYSTEMS)
   const own = paths.filter(path => wanted !== undefined && path.replace(/\/$/, '').endsWith(`/${wanted}`))
   const systems: Resource[] = []
   let refusal: RefusedError | undefined
   // Only the named system is read, so that a fault of another one does not matter.
   for (const path of own.length === 1 ? own : paths)
     try {
-      systems.push({ path, body: await connection.get(path, signal) })
+      systems.push({ path, body: await connection.get(path) })
     } catch (error) {
       if (wanted === undefined || !(error instanceof RefusedError)) throw error
       refusal = error
@@ -66,26 +65,26 @@ const LOGOUT_MS = 2000
 
 /** Sends a command by Redfish, and ends the session. Returns as `ipmi`. Throws Error with the reason. */
 export function redfish(bmc: Bmc, command: Command, limits: RedfishLimits): Promise<string> {
-  return withSession(bmc, limits, async (connection, root, signal) => {
-    const system = await systemOf(connection, root, bmc, signal)
+  return withSession(bmc, limits, async (connection, root) => {
+    const system = await systemOf(connection, root, bmc)
     switch (command) {
       case 'power status':
         return powerState(system)
       case 'chassis identify':
       case 'chassis noidentify':
-        await identify(connection, system, command === 'chassis identify', signal)
+        await identify(connection, system, command === 'chassis identify')
         return ''
       case 'chassis netboot':
       case 'chassis diskboot':
-        await bootOnce(connection, system, command === 'chassis netboot' ? 'Pxe' : 'Hdd', signal)
+        await bootOnce(connection, system, command === 'chassis netboot' ? 'Pxe' : 'Hdd')
         return ''
       case 'sel list':
-        return listLog(connection, system, signal)
+        return listLog(connection, system)
       case 'sel clear':
-        await clearLog(connection, system, signal)
+        await clearLog(connection, system)
         return ''
       default:
-        await switchPower(connection, system, command, signal)
+        await switchPower(connection, system, command)
         return ''
     }
   })
@@ -97,22 +96,24 @@ type RedfishLimits = CallLimits & { readonly caFile: string; readonly connectMs?
 async function withSession<R>(
   bmc: Bmc,
   { port, timeLimitMs, signal, caFile, connectMs }: RedfishLimits,
-  work: (connection: Connection, root: JsonObject, signal: AbortSignal) => Promise<R>
+  work: (connection: Connection, root: JsonObject) => Promise<R>
 ): Promise<R> {
   const { address, setup, verifyCertificate } = bmc
   const ca = caFile === '' || !verifyCertificate ? undefined : await certificates(caFile)
-  const connection = new Connection({ address, port, setup, verifyCertificate, ca, connectMs })
   const late = new Error(`no answer within ${timeLimitMs / 1000} s`)
   const logoutMs = Math.min(LOGOUT_MS, timeLimitMs / 4)
   const visit = timeoutSignal(timeLimitMs - logoutMs, late, signal)
+  const service = { address, port, setup, verifyCertificate, ca, connectMs }
+  const connection = new Connection(service, visit.signal)
   try {
-    const session = await login(connection, bmc, visit.signal)
+    const session = await login(connection, bmc)
     try {
-      return await work(connection, session.root, visit.signal)
+      return await work(connection, session.root)
     } finally {
       const end = timeoutSignal(logoutMs, late)
+      connection.signal = end.signal
       // The command has succeeded; a session that cannot be ended expires by itself.
-      await session.logout(end.signal).catch(() => {})
+      await session.logout().catch(() => {})
       end.release()
     }
   } catch (error) {
@@ -139,21 +140,21 @@ const MOST_INTERFACES = 16
 
 /** Reads what a BMC says of its machine. Throws Error with the reason. */
 export function readMachine(bmc: Bmc, limits: RedfishLimits): Promise<BmcMachine> {
-  return withSession(bmc, limits, async (connection, root, signal) => {
-    const { body } = await systemOf(connection, root, bmc, signal)
+  return withSession(bmc, limits, async (connection, root) => {
+    const { body } = await systemOf(connection, root, bmc)
     const maker = textAt(body, 'Manufacturer')
     // Dell's firmware gives the service tag as serial number, and Redfish the number of the board.
     const tag = /^dell/i.test(maker ?? '') ? textAt(body, 'SKU') : undefined
     const [manager] = linksOf(objectAt(body, 'Links').ManagedBy, 1)
-    const managing = manager === undefined ? {} : await ifThere(connection, manager, signal)
-    const bmcPorts = await portsOf(connection, managing, signal)
+    const managing = manager === undefined ? {} : await ifThere(connection, manager)
+    const bmcPorts = await portsOf(connection, managing)
     const own = bmcPorts.filter(port => JSON.stringify(port.IPv4Addresses ?? '').includes(`"${bmc.address}"`))
     return {
       texts: {
         ...{ maker, product: textAt(body, 'Model'), serial: tag || textAt(body, 'SerialNumber') },
         ...{ uuid: textAt(body, 'UUID'), asset: textAt(body, 'AssetTag') }
       },
-      macs: (await portsOf(connection, body, signal)).flatMap(macsAt),
+      macs: (await portsOf(connection, body)).flatMap(macsAt),
       bmcMacs: [...own, ...bmcPorts].flatMap(macsAt)
     }
   })
@@ -162,18 +163,18 @@ export function readMachine(bmc: Bmc, limits: RedfishLimits): Promise<BmcMachine
 const macsAt = (port: JsonObject) => textAt(port, 'PermanentMACAddress') ?? textAt(port, 'MACAddress') ?? []
 
 /** Returns the network interfaces of a system or manager; some services have none, or fail there. */
-async function portsOf(connection: Connection, of: JsonObject, signal: AbortSignal): Promise<JsonObject[]> {
+async function portsOf(connection: Connection, of: JsonObject): Promise<JsonObject[]> {
   const collection = linkOf(of.EthernetInterfaces)
   if (collection === undefined) return []
   const ports: JsonObject[] = []
-  const { Members: members } = await ifThere(connection, collection, signal)
-  for (const path of linksOf(members, MOST_INTERFACES)) ports.push(await ifThere(connection, path, signal))
+  const { Members: members } = await ifThere(connection, collection)
+  for (const path of linksOf(members, MOST_INTERFACES)) ports.push(await ifThere(connection, path))
   return ports
 }
 
 /** Returns a resource; {} if the service refuses it. */
-const ifThere = (connection: Connection, path: string, signal: AbortSignal): Promise<JsonObject> =>
-  connection.get(path, signal).catch(error => {
+const ifThere = (connection: Connection, path: string): Promise<JsonObject> =>
+  connection.get(path).catch(error => {
     if (error instanceof RefusedError) return {}
     throw error
   })
@@ -204,37 +205,26 @@ async function certificates(file: string): Promise<Buffer> {
 async function bootOnce(
   connection: Connection,
   { path, body }: Resource,
-  target: 'Pxe' | 'Hdd',
-  signal: AbortSignal
+  target: 'Pxe' | 'Hdd'
 ): Promise<void> {
   const boot = objectAt(body, 'Boot')
   const targets = boot['BootSourceOverrideTarget@Redfish.AllowableValues']
   if (Array.isArray(targets) && !targets.includes(target))
     throw new Error(`cannot boot from ${target} once: its system takes ${cleanLine(targets.join(', '), 200)}`)
   const Boot = { BootSourceOverrideEnabled: 'Once', BootSourceOverrideTarget: target }
-  await connection.change('PATCH', path, signal, { Boot }, textAt(body, '@odata.etag'))
+  await connection.change('PATCH', path, { Boot }, textAt(body, '@odata.etag'))
 }
 
 /** Switches the identification light: the system's, else that of its chassis. */
-async function identify(
-  connection: Connection,
-  system: Resource,
-  lit: boolean,
-  signal: AbortSignal
-): Promise<void> {
-  if (await switchLight(connection, system, lit, signal)) return
+async function identify(connection: Connection, system: Resource, lit: boolean): Promise<void> {
+  if (await switchLight(connection, system, lit)) return
   for (const path of linksOf(objectAt(system.body, 'Links').Chassis, 4))
-    if (await switchLight(connection, { path, body: await connection.get(path, signal) }, lit, signal)) return
+    if (await switchLight(connection, { path, body: await connection.get(path) }, lit)) return
   throw new Error('neither its system nor its chassis has a light that can be turned on')
 }
 
 /** Returns whether the resource has a light; throws if the service refuses to switch it. */
-async function switchLight(
-  connection: Connection,
-  { path, body }: Resource,
-  lit: boolean,
-  signal: AbortSignal
-) {
+async function switchLight(connection: Connection, { path, body }: Resource, lit: boolean) {
   const states: JsonObject[] = []
   if (typeof body.LocationIndicatorActive === 'boolean') states.push({ LocationIndicatorActive: lit })
   // Deprecated, but older services have nothing else, and some know only one of the two.
@@ -243,7 +233,7 @@ async function switchLight(
   let refusal: unknown
   for (const state of states) {
     try {
-      await connection.change('PATCH', path, signal, state, textAt(body, '@odata.etag'))
+      await connection.change('PATCH', path, state, textAt(body, '@odata.etag'))
       return true
     } catch (error) {
       if (!(error instanceof RefusedError)) throw error
@@ -279,43 +269,35 @@ function powerState({ body }: Resource): 'on' | 'off' {
 async function switchPower(
   connection: Connection,
   system: Resource,
-  wanted: PowerChange | 'power boot',
-  signal: AbortSignal
+  wanted: PowerChange | 'power boot'
 ): Promise<void> {
   const state = textAt(system.body, 'PowerState')
   const change = wanted !== 'power boot' ? wanted : state === 'Off' ? 'power on' : 'power cycle'
   // Some services refuse to switch on a machine that is on.
-  const isReached =
-    change === 'power on'
-      ? state === 'On'
-      : change === 'power off' || change === 'power soft'
-        ? state === 'Off'
-        : false
-  if (isReached) return
+  if (change === 'power on' && state === 'On') return
+  if ((change === 'power off' || change === 'power soft') && state === 'Off') return
   if (state === 'Off' && change !== 'power on') throw new Error(IS_OFF)
   const action = objectAt(objectAt(system.body, 'Actions'), '#ComputerSystem.Reset')
-  const target = textAt(action, 'target')
-  if (target === undefined || !isPath(target))
+  const target = pathAt(action, 'target')
+  if (target === undefined)
     throw new Error(`its system ${cleanLine(system.path, 100)} has no action ComputerSystem.Reset`)
-  const allowed = await allowedTypes(connection, action, signal)
+  const allowed = await allowedTypes(connection, action)
   const type = resetTypes[change].find(type => allowed?.includes(type) ?? true)
   if (type === undefined)
     throw new Error(`cannot do ${change}: its system takes ${cleanLine(allowed?.join(', ') ?? '', 200)}`)
-  await connection.change('POST', target, signal, { ResetType: type })
+  await connection.change('POST', target, { ResetType: type })
 }
 
 /** Returns the allowed reset types from the action or its ActionInfo; undefined if unknown. */
 async function allowedTypes(
   connection: Connection,
-  action: JsonObject,
-  signal: AbortSignal
+  action: JsonObject
 ): Promise<readonly unknown[] | undefined> {
   const told = action['ResetType@Redfish.AllowableValues']
   if (Array.isArray(told)) return told
-  const at = action['@Redfish.ActionInfo']
-  const path = typeof at === 'string' && isPath(at) ? at : linkOf(at)
+  const path = pathAt(action, '@Redfish.ActionInfo') ?? linkOf(action['@Redfish.ActionInfo'])
   if (path === undefined) return undefined
-  const { Parameters: parameters } = await connection.get(path, signal)
+  const { Parameters: parameters } = await connection.get(path)
   const type = Array.isArray(parameters)
     ? parameters.filter(isObject).find(({ Name: name }) => name === 'ResetType')
     : undefined
@@ -326,21 +308,20 @@ const MOST_SERVICES = 16
 const MOST_ENTRIES = 1000
 
 /** Returns the entries of the system event log, one line each, in the order of the service: at most 1,000. */
-async function listLog(connection: Connection, system: Resource, signal: AbortSignal): Promise<string> {
-  const service = await logService(connection, system, signal)
+async function listLog(connection: Connection, system: Resource): Promise<string> {
+  const service = await logService(connection, system)
   const lines: string[] = []
   let next = linkOf(service.body.Entries)
   while (next !== undefined && lines.length < MOST_ENTRIES) {
-    const page: JsonObject = await connection.get(next, signal)
+    const page: JsonObject = await connection.get(next)
     const members = Array.isArray(page.Members) ? page.Members.filter(isObject) : []
     for (const member of members.slice(0, MOST_ENTRIES - lines.length)) {
       const path = linkOf(member)
       // Some services list only references.
       const isBare = member.Id === undefined && path !== undefined
-      lines.push(lineOf(isBare ? await connection.get(path, signal) : member))
+      lines.push(lineOf(isBare ? await connection.get(path) : member))
     }
-    const link = page['Members@odata.nextLink'] ?? page['@odata.nextLink']
-    const after = typeof link === 'string' && isPath(link) ? link : undefined
+    const after = pathAt(page, 'Members@odata.nextLink') ?? pathAt(page, '@odata.nextLink')
     next = after === next || members.length === 0 ? undefined : after
   }
   if (lines.length >= MOST_ENTRIES && next !== undefined)
@@ -349,12 +330,11 @@ async function listLog(connection: Connection, system: Resource, signal: AbortSi
 }
 
 /** Clears the system event log. */
-async function clearLog(connection: Connection, system: Resource, signal: AbortSignal): Promise<void> {
-  const { path, body } = await logService(connection, system, signal)
-  const target = textAt(objectAt(objectAt(body, 'Actions'), '#LogService.ClearLog'), 'target')
-  if (target === undefined || !isPath(target))
-    throw new Error(`its log ${cleanLine(path, 100)} cannot be cleared`)
-  await connection.change('POST', target, signal, {})
+async function clearLog(connection: Connection, system: Resource): Promise<void> {
+  const { path, body } = await logService(connection, system)
+  const target = pathAt(objectAt(objectAt(body, 'Actions'), '#LogService.ClearLog'), 'target')
+  if (target === undefined) throw new Error(`its log ${cleanLine(path, 100)} cannot be cleared`)
+  await connection.change('POST', target, {})
 }
 
 /** Formats an entry as ipmitool does. */
@@ -366,17 +346,17 @@ const lineOf = (entry: JsonObject) =>
 /**
  * Returns the log with the system's events, of the system or of its manager; one marked as SEL is preferred.
  */
-async function logService(connection: Connection, system: Resource, signal: AbortSignal): Promise<Resource> {
+async function logService(connection: Connection, system: Resource): Promise<Resource> {
   const managers = linksOf(objectAt(system.body, 'Links').ManagedBy, 4)
   const found: Resource[] = []
   const gather = async (collection: string | undefined) => {
     if (collection === undefined) return
-    for (const path of linksOf((await connection.get(collection, signal)).Members, MOST_SERVICES))
-      found.push({ path, body: await connection.get(path, signal) })
+    for (const path of linksOf((await connection.get(collection)).Members, MOST_SERVICES))
+      found.push({ path, body: await connection.get(path) })
   }
   await gather(linkOf(system.body.LogServices))
   if (!found.some(isSel))
-    for (const path of managers) await gather(linkOf((await connection.get(path, signal)).LogServices))
+    for (const path of managers) await gather(linkOf((await connection.get(path)).LogServices))
   const service = found.find(isSel) ?? found.find(holdsEvents) ?? found.find(hasEntries)
   if (!service) throw new Error('neither its system nor its manager has a log')
   return service

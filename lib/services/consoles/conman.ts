@@ -7,19 +7,12 @@ import type { ConsolesData } from './variables.js'
  */
 export const conman: Backend<ConsolesData> = {
   name: 'conman',
-  defaults: {
-    config: '',
-    directory: '',
-    check: ['conmand', '-V'],
-    service: 'svcd-consoles',
-    leaseFile: ''
-  },
+  defaults: { check: ['conmand', '-V'], service: 'svcd-consoles' },
   reload: 'restart',
   render: (data, { config }, render) => ({
     // The file has the passwords of BMCs.
-    files: [{ path: config, text: render('consoles/templ_conman.cfg', data), mode: 0o600, needs: 'restart' }],
-    owned: []
+    files: [{ path: config, text: render('consoles/templ_conman.cfg', data), mode: 0o600, needs: 'restart' }]
   }),
   masked: text => text.replace(/\b0x[0-9a-f]{2,}/gi, '0x…'),
-  checks: ({ check }) => ({ commands: [check], files: [] })
+  checks: ({ check }) => ({ commands: [check] })
 }

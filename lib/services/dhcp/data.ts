@@ -104,7 +104,7 @@ function subnet(
       ...(standby && lent.length > 0
         ? ['No range: another controller writes, and its server alone lends these addresses.']
         : []),
-      ...(addressCount(own) < addressCount(subtractRanges(ranges, []))
+      ...(addressCount(own) < addressCount(mergeRanges(ranges))
         ? ['What lies in networks with longer prefixes is left out of the range: they answer for it.']
         : []),
       ...ntp
@@ -127,15 +127,8 @@ function routeOption(routes: readonly string[], gateway: string): string {
 }
 
 /** Returns the domains of the networks, as many as a search list has room for. */
-function firstDomains(networks: readonly NetworkDoc[]): string[] {
-  const found = new Set<string>()
-  for (const { name } of networks) {
-    if (found.size === mostDomains) break
-    const domain = domainName(name)
-    if (domain !== undefined) found.add(domain)
-  }
-  return [...found]
-}
+const firstDomains = (networks: readonly NetworkDoc[]): string[] =>
+  [...new Set(networks.flatMap(({ name }) => domainName(name) ?? []))].slice(0, mostDomains)
 
 /** Puts the subnet's own domain first, then those of other networks while there is room. */
 function searchList(domains: readonly string[]): string[] {
@@ -262,13 +255,12 @@ function mergeRanges(ranges: readonly Range[]): Range[] {
 export const addressCount = (ranges: readonly Range[]) =>
   ranges.reduce((sum, { first, last }) => sum + last - first + 1, 0)
 
-/** Subtracts addresses that are `taken` (in order, not overlapping) from ranges. */
+/** Subtracts addresses that are `taken` (in order) from ranges. */
 export function subtractRanges(ranges: readonly Range[], taken: readonly Range[]): Range[] {
   return mergeRanges(ranges).flatMap(({ first, last }) => {
     const parts: Range[] = []
     let from = first
-    for (let at = position(taken, first); at < taken.length; at++) {
-      const gone = taken[at] as Range
+    for (const gone of taken) {
       if (gone.first > last) break
       if (gone.first > from) parts.push({ first: from, last: gone.first - 1 })
       from = Math.max(from, gone.last + 1)
@@ -276,17 +268,6 @@ export function subtractRanges(ranges: readonly Range[], taken: readonly Range[]
     if (from <= last) parts.push({ first: from, last })
     return parts
   })
-}
-
-/** Finds the index of the first range that does not end before `value`. */
-function position(sorted: readonly Range[], value: number): number {
-  let [low, high] = [0, sorted.length]
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if ((sorted[middle] as Range).last < value) low = middle + 1
-    else high = middle
-  }
-  return low
 }
 
 /** The networks of one CIDR, those that serve DHCP first. */
@@ -307,35 +288,21 @@ export function subnetGroups(
   networks: readonly NetworkDoc[],
   controller: Address | undefined
 ): SubnetGroup[] {
-  const byCidr = new Map<string, NetworkDoc[]>()
-  for (const network of networks) {
-    const there = byCidr.get(network.network)
-    if (there) there.push(network)
-    else byCidr.set(network.network, [network])
-  }
-  const groups = [...byCidr].flatMap(([cidr, members]) => {
+  const groups = [...grouped(networks, ({ network }) => network)].flatMap(([cidr, members]) => {
     const prefix = parsePrefix(cidr)
     const sorted = [...members.filter(({ dhcp }) => dhcp), ...members.filter(({ dhcp }) => !dhcp)]
     return prefix ? [{ cidr, prefix, dhcp: sorted[0]?.dhcp ?? false, networks: sorted }] : []
   })
   groups.sort((a, b) => a.prefix.length - b.prefix.length || a.prefix.first - b.prefix.first)
   const ids = idsOf(groups.map(({ prefix }) => prefix))
-  const inside = new Map<object, Prefix[]>()
-  const note = (nest: ReturnType<typeof prefixTrees<(typeof groups)[number]>>[number]) => {
-    inside.set(
-      nest.of,
-      nest.inside.map(({ of }) => of.prefix)
-    )
-    nest.inside.forEach(note)
-  }
-  prefixTrees(groups).forEach(note)
+  const inside = largestInside(groups)
   const here =
     controller === undefined ? undefined : groups.findLast(({ prefix }) => contains(prefix, controller))
   return groups
     .map((group, i) => ({
       ...group,
       id: ids[i] ?? 0,
-      inside: inside.get(group) ?? [],
+      inside: (inside.get(group) ?? []).map(({ prefix }) => prefix),
       here: group === here
     }))
     .reverse()
@@ -363,24 +330,21 @@ function idsOf(prefixes: readonly Prefix[]): number[] {
   })
 }
 
-/** A prefix and its direct children: the prefixes inside it that lie in no smaller one inside it. */
-interface PrefixTree<T> {
-  readonly of: T
-  readonly inside: PrefixTree<T>[]
-}
-
-/** Arranges distinct prefixes as trees. Two prefixes overlap only when one contains the other. */
-function prefixTrees<T extends { readonly prefix: Prefix }>(all: readonly T[]): PrefixTree<T>[] {
-  const outermost: PrefixTree<T>[] = []
-  const around: PrefixTree<T>[] = []
-  const sorted = [...all].sort((a, b) => a.prefix.first - b.prefix.first || a.prefix.length - b.prefix.length)
-  for (const of of sorted) {
-    while (around.length > 0 && (around.at(-1)?.of.prefix.last ?? 0) < of.prefix.first) around.pop()
-    const nest: PrefixTree<T> = { of, inside: [] }
-    ;(around.at(-1)?.inside ?? outermost).push(nest)
-    around.push(nest)
+/**
+ * Maps each of these distinct prefixes to the largest ones inside it, in order. Two prefixes overlap only
+ * when one contains the other.
+ */
+function largestInside<T extends { readonly prefix: Prefix }>(all: readonly T[]): Map<T, T[]> {
+  const inside = new Map<T, T[]>()
+  const around: T[] = []
+  const sorted = all.toSorted((a, b) => a.prefix.first - b.prefix.first || a.prefix.length - b.prefix.length)
+  for (const one of sorted) {
+    while (around[0] && around[0].prefix.last < one.prefix.first) around.shift()
+    if (around[0]) inside.get(around[0])?.push(one)
+    inside.set(one, [])
+    around.unshift(one)
   }
-  return outermost
+  return inside
 }
 
 /**
@@ -399,7 +363,7 @@ function wireNumbers(groups: readonly SubnetGroup[], cards: Cards): Map<SubnetGr
     const [first, ...others] = together.flatMap(group => group ?? [])
     for (const other of others) if (first && root(first) !== root(other)) parent.set(root(other), root(first))
   }
-  for (const nest of prefixTrees(groups.filter(({ dhcp }) => dhcp))) join(flat(nest))
+  for (const nest of largestInside(groups.filter(({ dhcp }) => dhcp))) join(nest.flat())
   const named = new Map(groups.flatMap(group => group.networks.map(({ name }) => [name, group])))
   for (const group of groups)
     join([group, ...group.networks.map(({ shared_with = '' }) => named.get(shared_with))])
@@ -408,19 +372,23 @@ function wireNumbers(groups: readonly SubnetGroup[], cards: Cards): Map<SubnetGr
   return new Map(groups.map(group => [group, root(group).id]))
 }
 
-const flat = <T>({ of, inside }: PrefixTree<T>): T[] => [of, ...inside.flatMap(flat)]
-
 /** Groups subnets by wire, outer wires first, the longest prefix first in each (rules 3.6). */
 export function wires(subnets: readonly DhcpSubnet[]): DhcpSubnet[][] {
-  const all = new Map<number, DhcpSubnet[]>()
   const lengthOf = (subnet: DhcpSubnet | undefined) => parsePrefix(subnet?.cidr ?? '')?.length ?? 0
-  const sorted = [...subnets].sort(
+  const sorted = subnets.toSorted(
     (a, b) => lengthOf(b) - lengthOf(a) || toAddress(a.network) - toAddress(b.network)
   )
-  for (const subnet of sorted) {
-    const there = all.get(subnet.wire)
-    if (there) there.push(subnet)
-    else all.set(subnet.wire, [subnet])
+  const all = [...grouped(sorted, ({ wire }) => wire).values()]
+  return all.sort((a, b) => lengthOf(a.at(-1)) - lengthOf(b.at(-1)))
+}
+
+/** Groups values by a key, both in the order of their first appearance. */
+export function grouped<K, V>(all: readonly V[], keyOf: (one: V) => K): Map<K, V[]> {
+  const groups = new Map<K, V[]>()
+  for (const one of all) {
+    const there = groups.get(keyOf(one))
+    if (there) there.push(one)
+    else groups.set(keyOf(one), [one])
   }
-  return [...all.values()].sort((a, b) => lengthOf(a.at(-1)) - lengthOf(b.at(-1)))
+  return groups
 }

@@ -13,17 +13,16 @@ const mostTries = 3
  * callers, and in pieces, as there may be 100,000 leases.
  */
 export class Leases {
+  readonly #reader: LeaseReader
   readonly #paths: readonly string[]
   #leases: ReadonlyMap<Address, Lease> = new Map()
   /** Stamps of the files at the last read; undefined: they have to be read. */
   #stamps: string | undefined
   readonly #read = singleFlight(() => this.#refresh())
 
-  constructor(
-    private readonly server: string,
-    file: string
-  ) {
-    this.#paths = (readers[server]?.files ?? []).map(suffix => `${file}${suffix}`)
+  constructor(server: keyof typeof readers, file: string) {
+    this.#reader = readers[server]
+    this.#paths = this.#reader.files.map(suffix => `${file}${suffix}`)
   }
 
   /** Returns whether a MAC holds this lease now (rules 4.6). Throws 503 when a file cannot be read. */
@@ -55,7 +54,8 @@ export class Leases {
       const before = await Promise.all(this.#paths.map(stampOf))
       if (before.join() === this.#stamps) return
       const leases = new Map<Address, Lease>()
-      for (const path of this.#paths) await read(path, readers[this.server]?.lines(leases))
+      for (const path of this.#paths)
+        await unlessMissing(takeLines(path, this.#reader.lines(leases)), undefined)
       const after = await Promise.all(this.#paths.map(stampOf))
       // While the server renamed its files, a lease may have been in none of them.
       const moved = after.some((stamp, i) => fileOf(stamp) !== fileOf(before[i] ?? ''))
@@ -76,11 +76,6 @@ async function stampOf(path: string): Promise<string> {
 const fileOf = (stamp: string) => stamp.split(' ')[0]
 
 /** Passes each complete line of a file to `take`, reading it in pieces. */
-async function read(path: string, take: ((line: string) => void) | undefined): Promise<void> {
-  if (!take) return
-  await unlessMissing(takeLines(path, take), undefined)
-}
-
 async function takeLines(path: string, take: (line: string) => void): Promise<void> {
   let rest = ''
   for await (const piece of createReadStream(path, 'utf8')) {
@@ -175,4 +170,4 @@ const dnsmasq: LeaseReader = {
 }
 
 /** Name of the server in the ini → its reader. */
-const readers: Readonly<Record<string, LeaseReader>> = { isc, kea, dnsmasq }
+const readers = { isc, kea, dnsmasq } as const

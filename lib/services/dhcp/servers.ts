@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { contains, formatAddress, parseAddress, parsePrefix, toAddress } from '../../model/address.js'
-import { type Backend, type RenderedFile, readable } from '../backend.js'
-import { addressCount, wires } from './data.js'
+import { type Backend, checksMain, type RenderedFile } from '../backend.js'
+import { addressCount, grouped, wires } from './data.js'
 import type { DhcpData, DhcpHost, DhcpSubnet, KeaSubnet, SharedNetwork } from './variables.js'
 
 /** ISC dhcpd has one file, and cannot reread it: a reload is a restart. */
@@ -9,7 +9,6 @@ export const isc: Backend<DhcpData> = {
   name: 'isc',
   defaults: {
     config: '/etc/dhcp/dhcpd.conf',
-    directory: '',
     check: ['dhcpd', '-t', '-cf'],
     service: 'isc-dhcp-server',
     leaseFile: '/var/lib/dhcp/dhcpd.leases'
@@ -18,9 +17,9 @@ export const isc: Backend<DhcpData> = {
   render: (data, { config }, render) => {
     const all = wires(data.subnets).map(subnets => ofServer(subnets).map(cutRanges))
     const text = render('dhcp/templ_isc.cfg', { ...data, wires: all })
-    return { files: [{ path: config, text, mode: readable, needs: 'restart' }], owned: [] }
+    return { files: [{ path: config, text, needs: 'restart' }] }
   },
-  checks: ({ config, check }, _, staged) => ({ commands: [[...check, staged(config)]], files: [] })
+  checks: checksMain
 }
 
 /**
@@ -81,7 +80,6 @@ export const kea: Backend<DhcpData> = {
   name: 'kea',
   defaults: {
     config: '/etc/kea/kea-dhcp4.conf',
-    directory: '',
     check: ['kea-dhcp4', '-t'],
     service: 'kea-dhcp4-server',
     leaseFile: '/var/lib/kea/kea-leases4.csv',
@@ -89,8 +87,7 @@ export const kea: Backend<DhcpData> = {
   },
   reload: 'restart',
   render: (data, { config, leaseFile, controlSocket }, render) => {
-    const bySubnet = new Map<number, DhcpHost[]>(data.subnets.map(({ id }) => [id, []]))
-    for (const host of data.hosts) bySubnet.get(host.subnet)?.push(host)
+    const bySubnet = grouped(data.hosts, ({ subnet }) => subnet)
     const ofSubnet = ({ id }: DhcpSubnet) => bySubnet.get(id) ?? []
     const shared: SharedNetwork[] = []
     const alone: KeaSubnet[] = []
@@ -107,12 +104,9 @@ export const kea: Backend<DhcpData> = {
       else shared.push({ name: `svcd-${wire.at(-1)?.id}`, subnets })
     }
     const all = { ...data, alone, shared, lease_file: leaseFile, control_socket: controlSocket }
-    return {
-      files: [{ path: config, text: render('dhcp/templ_kea.cfg', all), mode: readable, needs: 'restart' }],
-      owned: []
-    }
+    return { files: [{ path: config, text: render('dhcp/templ_kea.cfg', all), needs: 'restart' }] }
   },
-  checks: ({ config, check }, _, staged) => ({ commands: [[...check, staged(config)]], files: [] })
+  checks: checksMain
 }
 
 const hostSuffix = '.host'
@@ -138,31 +132,30 @@ export const dnsmasq: Backend<DhcpData> = {
     const subnets = data.subnets.map(subnet => (shared.includes(subnet) ? { ...subnet, ranges: [] } : subnet))
     const all = { ...data, subnets, shared, relayed, directory, lease_file: leaseFile }
     const main = render('dhcp/templ_dnsmasq.cfg', all)
-    const ofHost = (host: DhcpData['hosts'][number]): RenderedFile => ({
+    const ofHost = (host: DhcpHost): RenderedFile => ({
       // Named by the MAC, which is unique and survives a rename.
       path: join(directory, `${host.mac.replaceAll(':', '')}${hostSuffix}`),
       text: render('dhcp/templ_dnsmasq_host.cfg', { host }),
-      mode: readable,
       needs: 'reload'
     })
     return {
-      files: [{ path: config, text: main, mode: readable, needs: 'restart' }, ...data.hosts.map(ofHost)],
+      files: [{ path: config, text: main, needs: 'restart' }, ...data.hosts.map(ofHost)],
       owned: [{ directory, suffix: hostSuffix }]
     }
   },
-  checks: ({ config, check }, changed, staged) => {
+  checks: (settings, changed, staged) => {
+    const { config, check } = settings
     // The checker does not read the machines' files: it gets their lines in the form of a main file.
     const lines = changed
       .filter(file => file.path !== config)
       .flatMap(({ text }) => text.split('\n'))
       .map(line => line.replace(/^(?=[^#\s])/, 'dhcp-host='))
+    const { commands } = checksMain(settings, changed, staged)
+    if (lines.length === 0) return { commands }
     const path = `${config}.hosts`
     return {
-      commands: [
-        ...(changed.some(file => file.path === config) ? [[...check, staged(config)]] : []),
-        ...(lines.length > 0 ? [[...check, staged(path)]] : [])
-      ],
-      files: lines.length > 0 ? [{ path, text: lines.join('\n'), mode: readable, needs: 'reload' }] : []
+      commands: [...commands, [...check, staged(path)]],
+      files: [{ path, text: lines.join('\n'), needs: 'reload' }]
     }
   }
 }

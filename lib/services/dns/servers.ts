@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { type Backend, readable } from '../backend.js'
+import { type Backend, checksMain } from '../backend.js'
 import type { DnsData } from './variables.js'
 
 const zoneSuffix = '.zone'
@@ -12,8 +12,7 @@ export const bind: Backend<DnsData> = {
     config: '/etc/bind/svcd.conf',
     directory: '/var/lib/bind/svcd',
     check: ['named-checkconf'],
-    service: 'named',
-    leaseFile: ''
+    service: 'named'
   },
   zoneCheck,
   reload: 'reload',
@@ -23,11 +22,11 @@ export const bind: Backend<DnsData> = {
     const main = render('dns/templ_bind.cfg', { zones: list })
     return {
       files: [
-        { path: config, text: main, mode: readable, needs: 'reload' },
+        { path: config, text: main, needs: 'reload' },
         ...zones.map(zone => {
           const path = file(zone.name)
           const body = (serial: number) => render('dns/templ_bind_zone.cfg', { ...zone, serial })
-          return { path, text: serialOf(zone.name, path, body), mode: readable, needs: 'reload' } as const
+          return { path, text: serialOf(zone.name, path, body), needs: 'reload' } as const
         })
       ],
       owned: [{ directory, suffix: zoneSuffix }]
@@ -39,8 +38,7 @@ export const bind: Backend<DnsData> = {
         ? [...check, staged(path)]
         : // Names with _ are the admin's choice, and names of other zones are not looked up over the network.
           [...zoneCheck, path.slice(directory.length + 1, -zoneSuffix.length), staged(path)]
-    ),
-    files: []
+    )
   })
 }
 
@@ -53,8 +51,7 @@ export const dnsmasq: Backend<DnsData> = {
     config: '/etc/dnsmasq.d/svcd-dns.conf',
     directory: '/var/lib/misc/svcd-dns',
     check: ['dnsmasq', '--test', '-C'],
-    service: 'dnsmasq',
-    leaseFile: ''
+    service: 'dnsmasq'
   },
   reload: 'reload',
   render: ({ zones, hosts, notes }, { config, directory }, render) => {
@@ -64,19 +61,11 @@ export const dnsmasq: Backend<DnsData> = {
     const main = render('dns/templ_dnsmasq.cfg', { zones: whole, hosts_file: file })
     return {
       files: [
-        { path: config, text: main, mode: readable, needs: 'restart' },
-        {
-          path: file,
-          text: render('dns/templ_dnsmasq_hosts.cfg', { hosts, notes }),
-          mode: readable,
-          needs: 'reload'
-        }
+        { path: config, text: main, needs: 'restart' },
+        { path: file, text: render('dns/templ_dnsmasq_hosts.cfg', { hosts, notes }), needs: 'reload' }
       ],
       owned: [{ directory, suffix: hostsSuffix }]
     }
   },
-  checks: ({ config, check }, changed, staged) => ({
-    commands: changed.some(({ path }) => path === config) ? [[...check, staged(config)]] : [],
-    files: []
-  })
+  checks: checksMain
 }

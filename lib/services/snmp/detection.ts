@@ -74,8 +74,7 @@ export class PortDetection {
    * port.
    */
   async find(mac: string): Promise<((view: View) => Detected | undefined) | undefined> {
-    const readings = this.#read()
-    await within(Promise.all(readings.map(({ ended }) => ended)), patienceMs)
+    const readings = await this.#read()
     const places = readings.flatMap(reading => edgePortsOf(mac, reading))
     const [place, another] = places
     if (!place) return undefined
@@ -93,8 +92,7 @@ export class PortDetection {
 
   /** Returns the edge ports of MACs, asking the switches as `find`; a MAC at several ports has none. */
   async places(macs: readonly string[]): Promise<Map<string, { switch: string; port: string }>> {
-    const readings = this.#read()
-    await within(Promise.all(readings.map(({ ended }) => ended)), patienceMs)
+    const readings = await this.#read()
     const found = new Map<string, { switch: string; port: string }>()
     for (const [i, mac] of macs.entries()) {
       if (i % 64 === 63) await yieldTurn()
@@ -110,8 +108,8 @@ export class PortDetection {
     this.#closing.abort()
   }
 
-  /** Returns the current readings of all switches that can be asked, and begins missing ones. */
-  #read(): Reading[] {
+  /** Begins missing readings of switches that can be asked; resolves with all when they have ended, or late. */
+  async #read(): Promise<Reading[]> {
     const { view } = this.o.model
     for (const name of this.#readings.keys()) if (!view.get('switch', name)) this.#readings.delete(name)
     const found: Reading[] = []
@@ -123,6 +121,7 @@ export class PortDetection {
       this.#readings.set(name, reading)
       found.push(reading)
     }
+    await within(Promise.all(found.map(({ ended }) => ended)), patienceMs)
     return found
   }
 

@@ -92,14 +92,14 @@ function* macsOf(tables: readonly ReadonlyMap<string, unknown>[]): Generator<voi
 
 const isPort = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0
 
-function numbers(table: ReadonlyMap<string, unknown> | undefined): Map<number, number> {
-  const found = new Map<number, number>()
-  for (const [key, value] of table ?? []) if (isPort(value)) found.set(Number(key), value)
-  return found
-}
+type Table = ReadonlyMap<string, unknown>
 
-function texts(table: ReadonlyMap<string, unknown> | undefined): Map<number, string> {
-  const found = new Map<number, string>()
-  for (const [key, value] of table ?? []) if (typeof value === 'string') found.set(Number(key), value.trim())
-  return found
-}
+const numbers = (table: Table = new Map()) =>
+  new Map([...table].flatMap(([key, value]) => (isPort(value) ? [[Number(key), value] as const] : [])))
+
+const texts = (table: Table = new Map()) =>
+  new Map(
+    [...table].flatMap(([key, value]) =>
+      typeof value === 'string' ? [[Number(key), value.trim()] as const] : []
+    )
+  )

@@ -1,15 +1,10 @@
 import { join } from 'node:path'
-import { type Backend, type Rendered, type RenderedFile, readable } from '../backend.js'
+import { type Backend, checksMain, type Rendered, type RenderedFile } from '../backend.js'
 import type { TftpData } from './variables.js'
 
 /** A server reads the files of the tree each time that it is asked for them. */
 const treeOf = ({ files }: TftpData, directory: string): Rendered => ({
-  files: files.map(({ name, text }) => ({
-    path: join(directory, name),
-    text,
-    mode: readable,
-    needs: 'none'
-  })),
+  files: files.map(({ name, text }) => ({ path: join(directory, name), text, needs: 'none' })),
   owned: ['grub', 'nodes'].map(leaf => ({ directory: join(directory, leaf), suffix: '' }))
 })
 
@@ -17,9 +12,7 @@ const treeOf = ({ files }: TftpData, directory: string): Rendered => ({
 function joined(changed: readonly RenderedFile[], directory: string): RenderedFile[] {
   const scripts = changed.filter(({ path }) => path.startsWith(join(directory, '/')))
   const text = scripts.map(file => `# ${file.path}\n${file.text}`).join('\n')
-  return scripts.length === 0
-    ? []
-    : [{ path: join(directory, '.check.cfg'), text, mode: readable, needs: 'none' }]
+  return scripts.length === 0 ? [] : [{ path: join(directory, '.check.cfg'), text, needs: 'none' }]
 }
 
 const checker = ['grub-script-check']
@@ -30,7 +23,7 @@ const checker = ['grub-script-check']
  */
 export const hpa: Backend<TftpData> = {
   name: 'tftpd-hpa',
-  defaults: { config: '', directory: '', check: checker, service: 'svcd-tftp', leaseFile: '' },
+  defaults: { check: checker, service: 'svcd-tftp' },
   reload: 'restart',
   render: (data, { directory }) => treeOf(data, directory),
   checks: ({ directory, check }, changed, staged) => {
@@ -42,25 +35,16 @@ export const hpa: Backend<TftpData> = {
 /** dnsmasq gets a file of its own beside those of DHCP and DNS, which may be the same server. */
 export const dnsmasq: Backend<TftpData> = {
   name: 'dnsmasq',
-  defaults: {
-    config: '/etc/dnsmasq.d/svcd-tftp.conf',
-    directory: '',
-    check: checker,
-    service: 'dnsmasq',
-    leaseFile: ''
-  },
+  defaults: { config: '/etc/dnsmasq.d/svcd-tftp.conf', check: checker, service: 'dnsmasq' },
   reload: 'restart',
   render: (data, { config, directory }, render) => {
-    const { files, owned } = treeOf(data, directory)
+    const tree = treeOf(data, directory)
     const text = render('tftp/templ_dnsmasq.cfg', { ...data, directory })
-    return { files: [{ path: config, text, mode: readable, needs: 'restart' }, ...files], owned }
+    return { ...tree, files: [{ path: config, text, needs: 'restart' }, ...tree.files] }
   },
   checks: (settings, changed, staged) => {
-    const { config } = settings
     const ofTree = hpa.checks(settings, changed, staged)
-    const own = changed.some(({ path }) => path === config)
-      ? [['dnsmasq', '--test', '-C', staged(config)]]
-      : []
-    return { commands: [...own, ...ofTree.commands], files: ofTree.files }
+    const own = checksMain({ ...settings, check: ['dnsmasq', '--test', '-C'] }, changed, staged)
+    return { ...ofTree, commands: [...own.commands, ...ofTree.commands] }
   }
 }
