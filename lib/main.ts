@@ -4,21 +4,8 @@ import { parseArgs } from 'node:util'
 import { failureLines, UsageError, usage } from './cli/usage.js'
 import type { Config } from './config/types.js'
 
-interface Options {
-  readonly config?: string
-  readonly set?: string[]
-  readonly role?: string
-  readonly stdin?: boolean
-  readonly yes?: boolean
-  readonly csv?: boolean
-  readonly luna2?: boolean
-  readonly warewulf?: boolean
-  readonly xcat?: boolean
-  readonly images?: boolean
-  readonly force?: boolean
-}
-
-type Command = (options: Options, args: readonly string[]) => Promise<number>
+/** Runs a command; returns its exit code, or what a command that is done prints. */
+type Command = (options: Options, args: readonly string[]) => Promise<number | string>
 
 // Each command loads only what it needs: `svcd passwd` works where the daemon's parts do not.
 const commands = new Map(
@@ -58,29 +45,26 @@ const commands = new Map(
       const config = await configOf(options)
       const { importFrom, importTable } = await import('./cli/transfer.js')
       const system = otherSystems.find(name => options[name])
-      const run = options.csv ? importTable : importFrom
-      process.stdout.write(`${await run(config, file, options.yes ?? false, system)}\n`)
-      return 0
+      const send = options.csv ? importTable : importFrom
+      return `${await send(config, file, options.yes ?? false, system)}\n`
     },
     async backup(options, [file = '']) {
       const config = await configOf(options)
       const { backup } = await import('./cli/backup.js')
       const told = await backup(config, file, options.images ?? false)
-      const out = file === '-' ? process.stderr : process.stdout
-      out.write(told)
+      if (file !== '-') return told
+      process.stderr.write(told)
       return 0
     },
     async restore(options, [file = '']) {
       const { restore } = await import('./cli/restore.js')
       const { config = existsSync('/etc/svcd') ? installed : checkout, set = [], force = false } = options
-      process.stdout.write(await restore({ file, ini: config, set, force }))
-      return 0
+      return restore({ file, ini: config, set, force })
     },
     async store(options, words) {
       const config = await configOf(options)
       const { copyStore } = await import('./cli/store-copy.js')
-      process.stdout.write(await copyStore(config, words))
-      return 0
+      return copyStore(config, words)
     },
     async log(options, [word = '']) {
       if (word !== 'show') throw new UsageError('log takes one show')
@@ -91,8 +75,7 @@ const commands = new Map(
     async join(options, [source = '']) {
       const config = await configOf(options)
       const { joinControllers } = await import('./cli/join.js')
-      process.stdout.write(await joinControllers(config, source))
-      return 0
+      return joinControllers(config, source)
     },
     async osimage(options, words) {
       const config = await configOf(options)
@@ -108,17 +91,14 @@ const commands = new Map(
     async keys(options, words) {
       const config = await configOf(options)
       const { siteKeys } = await import('./cli/site-keys.js')
-      process.stdout.write(await siteKeys(config, words))
-      return 0
+      return siteKeys(config, words)
     },
     async passwd({ role = 'admin', stdin = false }, [user = '']) {
       const { passwd } = await import('./cli/passwd.js')
-      process.stdout.write(await passwd(user, role, stdin))
-      return 0
+      return passwd(user, role, stdin)
     },
     async version() {
-      process.stdout.write((await import('./version.js')).versionLine)
-      return 0
+      return (await import('./version.js')).versionLine
     }
   })
 )
@@ -160,38 +140,44 @@ const given = ({ config, set = [] }: Options): string[] => [
   ...set.flatMap(value => ['--set', value])
 ]
 
-/** Parses options and operands in any order; refuses those of other commands. */
-function parse(argv: readonly string[]) {
-  const { values, positionals } = (() => {
-    try {
-      return parseArgs({
-        args: [...argv],
-        allowPositionals: true,
-        options: {
-          config: { type: 'string' },
-          set: { type: 'string', multiple: true },
-          role: { type: 'string' },
-          stdin: { type: 'boolean' },
-          yes: { type: 'boolean' },
-          csv: { type: 'boolean' },
-          luna2: { type: 'boolean' },
-          warewulf: { type: 'boolean' },
-          xcat: { type: 'boolean' },
-          images: { type: 'boolean' },
-          force: { type: 'boolean' },
-          version: { type: 'boolean' },
-          help: { type: 'boolean' }
-        }
-      })
-    } catch (error) {
-      // Only the first sentence: the rest is about operands that begin with a hyphen.
-      throw new UsageError((error as Error).message.split('. ', 1)[0])
-    }
-  })()
+/** Splits the command line into options and operands, in any order. Throws UsageError. */
+function parsed(argv: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...argv],
+      allowPositionals: true,
+      options: {
+        config: { type: 'string' },
+        set: { type: 'string', multiple: true },
+        role: { type: 'string' },
+        stdin: { type: 'boolean' },
+        yes: { type: 'boolean' },
+        csv: { type: 'boolean' },
+        luna2: { type: 'boolean' },
+        warewulf: { type: 'boolean' },
+        xcat: { type: 'boolean' },
+        images: { type: 'boolean' },
+        force: { type: 'boolean' },
+        version: { type: 'boolean' },
+        help: { type: 'boolean' }
+      }
+    })
+  } catch (error) {
+    // Only the first sentence: the rest is about operands that begin with a hyphen.
+    throw new UsageError((error as Error).message.split('. ', 1)[0])
+  }
+}
+
+type Options = ReturnType<typeof parsed>['values']
+
+/** Runs what the command line says; refuses options of other commands. Returns as a command does. */
+async function run(argv: readonly string[]): Promise<number | string> {
+  if (argv[0] === 'ctl') return (await import('./cli/ctl.js')).ctl(argv.slice(1))
+  const { values, positionals } = parsed(argv)
   const [command = values.version ? 'version' : '', ...args] = positionals
-  if (values.help) return { help: true } as const
-  const run = commands.get(command)
-  if (!run) throw new UsageError(command === '' ? 'which command?' : `unknown command ${command}`)
+  if (values.help) return usage
+  const known = commands.get(command)
+  if (!known) throw new UsageError(command === '' ? 'which command?' : `unknown command ${command}`)
   const operand = operands[command]
   const count = operand?.split(' ').length ?? 0
   // The words of keys are counted there.
@@ -209,15 +195,14 @@ function parse(argv: readonly string[]) {
     throw new UsageError(`--${systems[0]} belongs to import, without --csv or another system`)
   if (command !== 'backup' && values.images) throw new UsageError('--images belongs to backup')
   if (command !== 'restore' && values.force) throw new UsageError('--force belongs to restore')
-  return { help: false, run, values, args } as const
+  return known(values, args)
 }
 
 async function main(argv: readonly string[]): Promise<number> {
   try {
-    if (argv[0] === 'ctl') return await (await import('./cli/ctl.js')).ctl(argv.slice(1))
-    const parsed = parse(argv)
-    if (!parsed.help) return await parsed.run(parsed.values, parsed.args)
-    process.stdout.write(usage)
+    const told = await run(argv)
+    if (typeof told === 'number') return told
+    process.stdout.write(told)
     return 0
   } catch (error) {
     if (!(error instanceof UsageError)) {

@@ -5,6 +5,16 @@ export type JsonObject = { [key: string]: JsonValue }
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** Returns the object below these keys, or an empty one. */
+export function within(value: unknown, ...keys: readonly string[]): JsonObject {
+  const found = keys.reduce((at, key) => (isObject(at) ? at[key] : undefined), value)
+  return isObject(found) ? found : {}
+}
+
+/** Returns the objects of a list; none of anything else. */
+export const objectsIn = (value: unknown): JsonObject[] =>
+  Array.isArray(value) ? value.filter(isObject) : []
+
 /** Parses a JSON object from outside; undefined for any other text. */
 export function jsonObject(text: string): JsonObject | undefined {
   try {

@@ -1,4 +1,4 @@
-import { open, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { readdir, readFile, rename } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { Archive, INFO, infoText, refuseDirectory } from '../backup/archive.js'
@@ -14,6 +14,7 @@ import {
 } from '../backup/stored-files.js'
 import type { Config } from '../config/types.js'
 import {
+  fillNew,
   hasDirectory,
   removeLeftovers,
   syncDirectory,
@@ -47,26 +48,16 @@ const appendOnly = /^audit(-machines)?\.log(\.\d+)?$/
 export async function backup(config: Config, file: string, images: boolean): Promise<string> {
   if (images && process.getuid?.() !== 0)
     throw new UsageError('--images needs root: the images hold files of root')
-  if (file !== '-') {
-    const held = await toFile(file, archive => writeContent(archive, config, images))
-    return backupSummary(config, held, file)
-  }
-  if (process.stdout.isTTY)
-    throw new UsageError('a backup is no text for a terminal: send it to a file or a program')
+  const isStream = file === '-'
   const out = process.stdout
-  const held = await writeContent(
-    new Archive(
-      bytes => new Promise((done, failed) => out.write(bytes, error => (error ? failed(error) : done(0))))
-    ),
-    config,
-    images
-  )
-  return backupSummary(config, held, 'standard output')
-}
-
-/** Returns the summary. Throws Error if svcd would not start on the restored backup. */
-async function backupSummary({ paths }: Config, [held, problems]: Filled, to: string): Promise<string> {
-  const line = `backed up: ${paths.state}, ${held}, to ${to}\n`
+  if (isStream && out.isTTY)
+    throw new UsageError('a backup is no text for a terminal: send it to a file or a program')
+  const toOutput = (bytes: Uint8Array) =>
+    new Promise((done, failed) => out.write(bytes, error => (error ? failed(error) : done(0))))
+  const [held, problems] = isStream
+    ? await writeContent(new Archive(toOutput), config, images)
+    : await toFile(file, archive => writeContent(archive, config, images))
+  const line = `backed up: ${config.paths.state}, ${held}, to ${isStream ? 'standard output' : file}\n`
   if (problems.length === 0) return line
   throw new Error(
     `${line.trim()}; but objects there break rules, and once it is restored no svcd starts before ` +
@@ -75,7 +66,7 @@ async function backupSummary({ paths }: Config, [held, problems]: Filled, to: st
   )
 }
 
-async function toFile<R>(file: string, write: (archive: Archive) => Promise<R>): Promise<R> {
+async function toFile(file: string, write: (archive: Archive) => Promise<Filled>): Promise<Filled> {
   await refuseDirectory(file)
   const directory = dirname(resolve(file))
   // The system's message would name the lock.
@@ -84,25 +75,15 @@ async function toFile<R>(file: string, write: (archive: Archive) => Promise<R>):
   return withLock({ lock, file, busy: `another svcd backup is writing ${file}` }, async () => {
     // A killed backup may have left most of an archive. Dates and numbers after the name are the admin's.
     await removeLeftovers(join(directory, `.${basename(file)}`), /\.[0-9a-f]{12}$/)
-    return toLocked(file, write)
+    const part = temporaryOf(file)
+    return fillNew(part, async handle => {
+      const filled = await write(new Archive(bytes => handle.writeFile(bytes)))
+      await handle.sync()
+      await rename(part, file)
+      await syncDirectory(dirname(file))
+      return filled
+    })
   })
-}
-
-async function toLocked<R>(file: string, write: (archive: Archive) => Promise<R>): Promise<R> {
-  const part = temporaryOf(file)
-  const handle = await open(part, 'wx', 0o600)
-  try {
-    const told = await write(new Archive(bytes => handle.writeFile(bytes)))
-    await handle.sync()
-    await rename(part, file)
-    await syncDirectory(dirname(file))
-    return told
-  } catch (error) {
-    await rm(part, { force: true })
-    throw error
-  } finally {
-    await handle.close()
-  }
 }
 
 type Filled = readonly [held: string, problems: readonly Problem[]]
@@ -120,11 +101,7 @@ async function writeContent(archive: Archive, config: Config, images: boolean): 
     const local = new StoredFiles(state)
     problems = etcd ? await brokenObjects(etcd, config) : local.problems()
     const layout = (etcd ?? local).text(LAYOUT, VERSION) ?? '{"version":0}'
-    const info = {
-      version: Number(JSON.parse(layout).version),
-      release: version.service,
-      images
-    }
+    const info = { version: Number(JSON.parse(layout).version), release: version.service, images }
     await archive.add(INFO, infoText(info))
     await addNamedFile(archive, config.file, iniName)
     for (const [name, place] of namedFiles(config)) await addNamedFile(archive, place, name)

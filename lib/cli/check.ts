@@ -10,9 +10,8 @@ import { checkOwner, handOverCommand, type UnitUser, unitUser } from './owner.js
 
 /**
  * Prints problems, warnings and notes on stderr, and `ok` on stdout if there is no problem; returns whether
- * there is none. Root may read more than the daemon: if a systemd unit runs svcd on this ini as another user,
- * the check runs as that user, by the command `self` (rules 7.7). `ofIni`: the problems of the ini, which
- * suppress warnings.
+ * there is none. If a systemd unit runs svcd on this ini as another user, who may read less than root, it is
+ * that user who checks, by the command `self` (rules 7.7). Problems of the ini suppress warnings.
  */
 export async function check(
   config: Config,
@@ -34,16 +33,12 @@ export async function check(
   const owner = await ownerFindings(config)
   const { problems, warnings, changedSettings } = await checkAll(config)
   found.push(...owner.problems, ...problems)
-  const lines = [
-    ...found.map(problemText),
-    ...(ofIni.length > 0
-      ? []
-      : [
-          ...warnings.map(warning => `warning: ${warning}`),
-          ...[...owner.notes, ...changedSettings].map(note => `note: ${note}`)
-        ])
+  const more = [
+    ...warnings.map(warning => `warning: ${warning}`),
+    ...[...owner.notes, ...changedSettings].map(note => `note: ${note}`)
   ]
-  for (const line of lines) process.stderr.write(`${line}\n`)
+  for (const line of [...found.map(problemText), ...(ofIni.length > 0 ? [] : more)])
+    process.stderr.write(`${line}\n`)
   if (found.length > 0) return false
   process.stdout.write('ok\n')
   return true
@@ -67,9 +62,13 @@ async function checkAs({ user, gid, groups }: UnitUser, self: readonly string[])
 /** A path of the ini, the needed access, its description, and the way out. */
 type Need = readonly [key: string, path: string, mode: number, what: string, wayOut: string]
 
-const readable = (key: string, path: string): Need => {
-  return [key, path, constants.R_OK | constants.X_OK, 'read', `type: chmod a+rX ${path}`]
-}
+const readable = (key: string, path: string): Need => [
+  key,
+  path,
+  constants.R_OK | constants.X_OK,
+  'read',
+  `type: chmod a+rX ${path}`
+]
 
 /** Checks whether this user may read and write the directories of svcd. */
 async function ownerFindings(config: Config): Promise<{ problems: Problem[]; notes: string[] }> {
@@ -81,13 +80,11 @@ async function ownerFindings(config: Config): Promise<{ problems: Problem[]; not
   let refuses = false
   const foreign = await checkOwner(config).catch((error: Error) => {
     refuses = true
-    // The problem already names the directory.
     const { message } = error
     const own = `${paths.state} `
-    problems.push({
-      file: paths.state,
-      message: message.startsWith(own) ? message.slice(own.length) : message
-    })
+    // The problem already names the directory.
+    const rest = message.startsWith(own) ? message.slice(own.length) : message
+    problems.push({ file: paths.state, message: rest })
     return undefined
   })
   const all = R_OK | W_OK | X_OK

@@ -72,17 +72,16 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     ...[...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems],
     ...[...identity.problems, ...inEtcd]
   ]
-  const placed = (message: string): Problem => ({ ...locationOf(config, message), message })
   const stored = new StoredCheck(config, now, box, etcd)
   // Nothing is read if the files for etcd are unusable.
   const state = inEtcd.length > 0 ? [] : await stored.inspect()
   await stored.inspectNames()
   return {
     problems: [
-      ...[...machine.map(placed), ...damaged, ...stored.problems],
+      ...[...machine.map(message => placed(config, message)), ...damaged, ...stored.problems],
       ...templates.map(({ file, line, reason }) =>
         file === config.paths.templates
-          ? placed(`[paths] templates: ${reason}`)
+          ? placed(config, `[paths] templates: ${reason}`)
           : { file: join(config.paths.templates, file), line, message: reason }
       ),
       ...state
@@ -94,6 +93,9 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     changedSettings: stored.notes
   }
 }
+
+/** A problem at the key of the ini that its message names. */
+const placed = (config: Config, message: string): Problem => ({ ...locationOf(config, message), message })
 
 /** The check of the stored objects, in files or in etcd. */
 class StoredCheck {
@@ -135,7 +137,7 @@ class StoredCheck {
       return [...found, ...(await this.#etcdProblems(etcd, await silent))]
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException
-      if (etcd && !(error instanceof LoadError)) return [this.#placed(`[store] endpoints: ${message}`)]
+      if (etcd && !(error instanceof LoadError)) return [placed(this.config, `[store] endpoints: ${message}`)]
       if (code !== 'EACCES') throw error
       return [{ file: state, message: `cannot be read: ${message}` }]
     } finally {
@@ -163,14 +165,13 @@ class StoredCheck {
       : []
     const { controllers } = await etcd.site(this.now)
     this.#others = controllers
-    const clocks = controllers
-      .filter(({ name, aheadMs = 0 }) => name !== this.config.controller.name && Math.abs(aheadMs) > SLACK_MS)
-      .map(
-        ({ name, aheadMs = 0 }) =>
-          `[controller] name: ${clocksApart('this machine', `controller ${name}`, aheadMs)}`
-      )
+    const clocks = controllers.flatMap(({ name, aheadMs = 0 }) =>
+      name === this.config.controller.name || Math.abs(aheadMs) <= SLACK_MS
+        ? []
+        : [`[controller] name: ${clocksApart('this machine', `controller ${name}`, aheadMs)}`]
+    )
     const keys = await keyFindings(etcd, this.config.paths.state)
-    return [...[...room, ...clocks].map(message => this.#placed(message)), ...keys]
+    return [...[...room, ...clocks].map(message => placed(this.config, message)), ...keys]
   }
 
   #verify(view: View): void {
@@ -185,11 +186,8 @@ class StoredCheck {
     const users = (['group', 'node'] as const).flatMap(type =>
       view.names(type).map(name => [`${type} ${name}`, view.get(type, name) ?? {}] as const)
     )
-    warnings.push(
-      ...missingRoles(config.paths.roles, users),
-      ...missingGroups(config, view),
-      ...stateWarnings(view)
-    )
+    warnings.push(...missingRoles(config.paths.roles, users))
+    warnings.push(...missingGroups(config, view), ...stateWarnings(view))
     const key = missingKey(config.paths.state, view)
     if (key) this.problems.push(key)
     else if (box.hasKey) this.problems.push(...this.#inState([...unreadableSecrets(view, box)]))
@@ -198,7 +196,7 @@ class StoredCheck {
     const { cluster } = this.#model
     const images = imageFindings(config, view, cluster)
     this.problems.push(
-      ...images.onMachine.map(message => this.#placed(message)),
+      ...images.onMachine.map(message => placed(this.config, message)),
       ...this.#inState(images.problems)
     )
     warnings.push(...images.warnings, ...nameWarnings(view, cluster))
@@ -207,10 +205,6 @@ class StoredCheck {
       const cidr = view.get('network', name)?.network
       if (cidr !== undefined) this.networks.push(cidr)
     }
-  }
-
-  #placed(message: string): Problem {
-    return { ...locationOf(this.config, message), message }
   }
 
   /** Adds the place of each object. */
@@ -301,11 +295,9 @@ function missingGroups({ users, auth }: Config, view: View): string[] {
 async function missingOnMachine(config: Config): Promise<string[]> {
   const { controller, boot, control, ssh, trust } = config
   const problems: string[] = []
-  const addresses = Object.values(networkInterfaces()).flatMap(
-    all => all?.map(({ address }) => address) ?? []
-  )
+  const own = Object.values(networkInterfaces()).flat()
   const isElsewhere = (address: string) =>
-    !isWildcard(address) && !/^127\.|^::1$/.test(address) && !addresses.includes(address)
+    !isWildcard(address) && !/^127\.|^::1$/.test(address) && !own.some(one => one?.address === address)
   const { listen } = config.http
   if (isElsewhere(listen.address))
     problems.push(`[http] listen: no interface of this machine has ${listen.address}`)

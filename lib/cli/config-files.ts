@@ -89,28 +89,21 @@ export const configDirectories = ({ paths }: Config): readonly (readonly [string
   ['config/scripts', paths.scripts]
 ]
 
+const named = <K extends string>(
+  section: string,
+  values: Readonly<Record<K, string>>,
+  ...keys: readonly K[]
+) => keys.map(key => [`config/named/${section}.${key}`, values[key]] as const)
+
 /** Files that the ini names, such as keys: name in a backup → path. Files in the state are part of it. */
-export const namedFiles = ({
-  http,
-  ssh,
-  control,
-  store,
-  auth,
-  paths
-}: Config): readonly (readonly [string, string])[] =>
+export const namedFiles = ({ http, ssh, control, store, auth, paths }: Config) =>
   [
-    ['config/named/http.tls_certificate', http.tls_certificate] as const,
-    ['config/named/http.tls_key', http.tls_key] as const,
-    ['config/named/ssh.key', ssh.key] as const,
-    ['config/named/control.ca_file', control.ca_file] as const,
-    ['config/named/store.ca', store.ca] as const,
-    ['config/named/store.cert', store.cert] as const,
-    ['config/named/store.key', store.key] as const,
-    ['config/named/store.password_file', store.password_file] as const,
-    ['config/named/auth.ldap_ca_certificate', auth.ldap_ca_certificate] as const,
-    ['config/named/auth.ldap_bind_password_file', auth.ldap_bind_password_file] as const,
-    ['config/named/auth.oidc_ca_certificate', auth.oidc_ca_certificate] as const,
-    ['config/named/auth.oidc_client_secret_file', auth.oidc_client_secret_file] as const
+    ...named('http', http, 'tls_certificate', 'tls_key'),
+    ...named('ssh', ssh, 'key'),
+    ...named('control', control, 'ca_file'),
+    ...named('store', store, 'ca', 'cert', 'key', 'password_file'),
+    ...named('auth', auth, 'ldap_ca_certificate', 'ldap_bind_password_file'),
+    ...named('auth', auth, 'oidc_ca_certificate', 'oidc_client_secret_file')
   ].filter(([, place]) => place !== '' && relative(paths.state, place).startsWith('..'))
 
 /** Name of the ini in a backup. */

@@ -18,6 +18,10 @@ import { UsageError } from './usage.js'
 const KEYS = ['token.key', 'secret.key'] as const
 /** It exists while the ini names no users. */
 const PASSWORD = 'admin-password'
+/** The keys come last, since svcd does not start beside others without them. */
+const SHARED = [PASSWORD, ...KEYS]
+/** The same for messages. */
+const NAMES = [...KEYS, PASSWORD].join(', ')
 
 const KEY_BYTES = 32
 const MOST_PASSWORD = 1000
@@ -32,14 +36,14 @@ interface JoinFiles {
   readonly aheadMs: number | undefined
 }
 
-/** Reads the files from a local directory, such as a USB stick. Throws Error. */
-async function fromDirectory(directory: string): Promise<JoinFiles> {
-  const files = new Map<string, Buffer>()
-  for (const name of [...KEYS, PASSWORD]) {
+/** Reads the files of a directory that are there. */
+async function filesIn(directory: string): Promise<Map<string, Buffer>> {
+  const found = new Map<string, Buffer>()
+  for (const name of SHARED) {
     const bytes = await unlessMissing(readRegularFile(join(directory, name)), undefined)
-    if (bytes) files.set(name, bytes)
+    if (bytes) found.set(name, bytes)
   }
-  return checked({ where: directory, files, aheadMs: undefined })
+  return found
 }
 
 const CLOSED = 41
@@ -56,30 +60,23 @@ const SCRIPT =
   `${[...KEYS, PASSWORD].join(' ')}; do test -e "$name" || continue; test -h "$name" && exit ${LINK}; ` +
   `printf "%s " "$name"; base64 -w 0 <"$name" || exit ${UNREADABLE}; echo; done'`
 
-/** Parses `[USER@]HOST[:DIRECTORY]`; the result reads the files by ssh. Throws UsageError. */
+/**
+ * Parses `[USER@]HOST[:DIRECTORY]`; the result reads the files by ssh. No part can be an option or have a
+ * meaning in a shell. Throws UsageError.
+ */
 function overSsh(source: string, usual: string): () => Promise<JoinFiles> {
-  const { user, host, directory = usual } = parseSource(source)
-  return () => readBySsh(user === undefined ? host : `${user}@${host}`, directory)
-}
-
-/** Splits a source. No part can be an option or have a meaning in a shell. Throws UsageError. */
-function parseSource(source: string): {
-  user: string | undefined
-  host: string
-  directory: string | undefined
-} {
   const parts =
     /^(?:([A-Za-z0-9_][\w.-]*)@)?(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?))(?::(\/[^\0\n]*))?$/.exec(
       source
     )
-  const [, user, bracketed, name, directory] = parts ?? []
+  const [, user, bracketed, name, directory = usual] = parts ?? []
   const host = bracketed ?? name
   if (host === undefined || (bracketed !== undefined && !isIPv6(bracketed)))
     throw new UsageError(
       'join takes [USER@]HOST[:/STATE-DIRECTORY] of a controller, or a directory with its files ' +
         '(svcd join /media/keys)'
     )
-  return { user, host, directory }
+  return () => readBySsh(user === undefined ? host : `${user}@${host}`, directory)
 }
 
 async function readBySsh(host: string, directory: string): Promise<JoinFiles> {
@@ -105,10 +102,7 @@ async function readBySsh(host: string, directory: string): Promise<JoinFiles> {
     throw new Error(`${where}: there is no such directory, or ${host} may not enter it; ${AS_ROOT}`)
   if (code === UNREADABLE) throw new Error(`${where}: the keys may not be read; ${AS_ROOT}`)
   // Root must not follow a link that the daemon's user made.
-  if (code === LINK)
-    throw new Error(
-      `${where}: one of ${[...KEYS, PASSWORD].join(', ')} is a link, and is not followed. ${BY_HAND}`
-    )
+  if (code === LINK) throw new Error(`${where}: one of ${NAMES} is a link, and is not followed. ${BY_HAND}`)
   if (code === SSH_FAILED)
     throw new Error(`${host} is not reached by ssh; its own words are above. ${BY_HAND}`)
   const [time = '', ...lines] = said.split('\n')
@@ -120,15 +114,14 @@ async function readBySsh(host: string, directory: string): Promise<JoinFiles> {
       return line === '' ? [] : [[name, Buffer.from(base64, 'base64')] as const]
     })
   )
-  return checked({ where, files, aheadMs: Number(time) * 1000 - firstMs })
+  return { where, files, aheadMs: Number(time) * 1000 - firstMs }
 }
 
 const AS_ROOT = 'name root, or the user that has them: svcd join root@HOST:/STATE-DIRECTORY'
-const BY_HAND = `Or carry ${[...KEYS, PASSWORD].join(', ')} here by hand, and type: svcd join /DIRECTORY`
+const BY_HAND = `Or carry ${NAMES} here by hand, and type: svcd join /DIRECTORY`
 
-/** Checks the files. Throws Error for a missing or damaged key. */
-function checked(given: JoinFiles): JoinFiles {
-  const { where, files } = given
+/** Throws Error for a missing or damaged file. */
+function refuseDamaged({ where, files }: JoinFiles): void {
   for (const name of KEYS) {
     const key = files.get(name)
     if (!key)
@@ -141,11 +134,7 @@ function checked(given: JoinFiles): JoinFiles {
   const password = files.get(PASSWORD)
   if (password && (password.length > MOST_PASSWORD || !/^[\x21-\x7e]+\r?\n?$/.test(password.toString())))
     throw new Error(`${where}: ${PASSWORD} holds no password; name another controller`)
-  return given
 }
-
-/** The keys come last, since svcd does not start beside others without them. */
-const SHARED = [PASSWORD, ...KEYS]
 
 /**
  * Joins this controller to those that share their objects in etcd: checks whether it may, and copies the
@@ -155,7 +144,9 @@ const SHARED = [PASSWORD, ...KEYS]
  */
 export async function joinControllers(config: Config, source: string): Promise<string> {
   const { state } = config.paths
-  const give = source.startsWith('/') ? () => fromDirectory(source) : overSsh(source, state)
+  const give = source.startsWith('/')
+    ? async () => ({ where: source, files: await filesIn(source), aheadMs: undefined })
+    : overSsh(source, state)
   if (config.store.medium !== 'etcd')
     throw new Error(
       `${config.file}: [store] medium = ${config.store.medium}: who joins has the objects in etcd; give ` +
@@ -177,6 +168,7 @@ export async function joinControllers(config: Config, source: string): Promise<s
     if (isComplete && (there.has(PASSWORD) || config.users.length > 0))
       return `${state} has all that the other controllers have: nothing is copied\n${nextSteps(config)}`
     const given = await give()
+    refuseDamaged(given)
     refuseClock(given)
     refuseForeign(given.where, compared(given.files), etcd.place())
     const differ = SHARED.filter(name => isOther(there.get(name), given.files.get(name)))
@@ -194,7 +186,11 @@ export async function joinControllers(config: Config, source: string): Promise<s
         )
       try {
         for (const name of keysOnly) kept.push(await keptAside(state, name))
-        await put(state, missing, given.files)
+        for (const name of missing)
+          if (!(await createOnce(join(state, name), given.files.get(name) as Buffer)))
+            throw new Error(
+              `another program has made ${join(state, name)} meanwhile; type this command again`
+            )
       } finally {
         await release()
       }
@@ -208,10 +204,8 @@ export async function joinControllers(config: Config, source: string): Promise<s
       )
     })
     const copied = missing.length === 0 ? 'nothing' : missing.join(', ')
-    const unknown =
-      given.aheadMs === undefined
-        ? 'note: the clocks were not compared; they may be 60 s apart at most\n'
-        : ''
+    const note = 'note: the clocks were not compared; they may be 60 s apart at most\n'
+    const unknown = given.aheadMs === undefined ? note : ''
     const before = kept.map(path => `kept aside: ${path}\n`).join('')
     return `${before}copied from ${given.where} to ${state}: ${copied}\n${unknown}${nextSteps(config)}`
   } finally {
@@ -326,28 +320,9 @@ async function keptAside(state: string, name: string): Promise<string> {
   return to
 }
 
-async function filesIn(state: string): Promise<Map<string, Buffer>> {
-  const found = new Map<string, Buffer>()
-  for (const name of SHARED) {
-    const bytes = await unlessMissing(readRegularFile(join(state, name)), undefined)
-    if (bytes) found.set(name, bytes)
-  }
-  return found
-}
-
 /** Tokens and proofs between controllers depend on the clock. */
 function refuseClock({ where, aheadMs = 0 }: JoinFiles): void {
   if (Math.abs(aheadMs) > SLACK_MS) throw new Error(clocksApart('this machine', where, aheadMs))
-}
-
-async function put(
-  state: string,
-  names: readonly string[],
-  files: ReadonlyMap<string, Buffer>
-): Promise<void> {
-  for (const name of names)
-    if (!(await createOnce(join(state, name), files.get(name) as Buffer)))
-      throw new Error(`another program has made ${join(state, name)} meanwhile; type this command again`)
 }
 
 /** Runs work with the rights of a user: in that user's directory, root would follow any link. */

@@ -23,8 +23,7 @@ interface ForeignState {
 
 /**
  * Throws Error with the command to type if svcd is not root and some of the state belongs to another user, as
- * after a run as root (rules 11.10). Root may use any state; for root on another user's state, returns that
- * user.
+ * after a run as root (rules 11.10). Root may use any state; returns its user then, if that is another one.
  */
 export async function checkOwner({
   paths,

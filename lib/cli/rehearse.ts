@@ -1,7 +1,7 @@
 import { copyFile, open, readFile, stat, statfs, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
-import { isObject, type JsonObject } from '../base/json.js'
+import { type JsonObject, objectsIn } from '../base/json.js'
 import { createLog, oneLine } from '../base/log.js'
 import { loadConfig } from '../config/load.js'
 import type { Config } from '../config/types.js'
@@ -16,10 +16,7 @@ import { Console, decided } from '../rehearsal/watch.js'
 import { askDaemon } from './transfer.js'
 
 const POLL_MS = 1000
-/**
- * A machine that shows nothing for so long is stuck. Unpacking is silent, and slow where it is emulated; a
- * system that waits for a unit tells so after 300 s.
- */
+/** A machine is stuck that is silent for longer than a unit is waited for (300 s), or than it unpacks. */
 const QUIET_MS = { kvm: 360_000, tcg: 540_000 }
 /** After the end of the boot something may still be on its way to the console. */
 const LAST_MS = 1000
@@ -34,8 +31,7 @@ const SPARE_MS = 30_000
 
 /**
  * Runs a rehearsal in its network namespace: the rehearsal controller and the machine that `plan.json` in the
- * directory describes. `say` gets the steps as they are seen; the end is in `result.json`.
- * @throws Error if it cannot run
+ * directory describes. `say` gets the steps; the end is in `result.json`. Throws Error if it cannot run.
  */
 export async function rehearse(directory: string, say: (line: string) => void): Promise<void> {
   const plan = JSON.parse(await readFile(join(directory, 'plan.json'), 'utf8')) as Plan
@@ -142,7 +138,7 @@ async function watch(
   for (;;) {
     await wait(POLL_MS)
     const { rule, verdict, boots } = await askWhy(config, plan.node)
-    const steps = boots.flatMap(boot => (Array.isArray(boot.steps) ? boot.steps.filter(isObject) : []))
+    const steps = boots.flatMap(boot => objectsIn(boot.steps))
     for (; told < steps.length; told++) {
       screen.lastMs = performance.now()
       const { step, about } = steps[told] as JsonObject

@@ -80,14 +80,15 @@ async function restoreFrom(archive: FileHandle, options: RestoreOptions): Promis
   const { file } = options
   await refuseUnreadable(archive, file)
   await verifyArchive(archive, file)
-  const { found, tops } = await entriesIn(archive, file)
-  const info = infoIn(file, found)
+  const { found, tops, images } = await contentsOf(archive).catch(({ message }: Error) => {
+    throw new Error(`${file}: ${message}; nothing is restored`)
+  })
   if (!tops.has('state'))
     throw new Error(
       `${file} holds no state: it was made of a state directory on which no svcd had been started; ` +
         'nothing is restored'
     )
-  if (info.images && process.getuid?.() !== 0)
+  if (images && process.getuid?.() !== 0)
     throw new UsageError(`${file} holds the directories of images: to restore them needs root`)
   const config = await newConfig(found.get(iniName)?.bytes, options)
   const { state } = config.paths
@@ -100,7 +101,7 @@ async function restoreFrom(archive: FileHandle, options: RestoreOptions): Promis
     if (!release)
       throw new Error(`svcd is running on ${state}: stop it first (systemctl stop svcd); nothing is changed`)
     try {
-      return await restoreTo(held, { archive, found, tops, images: info.images, config, owner, options })
+      return await restoreTo(held, { archive, found, tops, images, config, owner, options })
     } finally {
       await release()
     }
@@ -242,50 +243,41 @@ function isKnown({ path, type }: ArchiveEntry): boolean {
   return top === 'config' || top === 'files' || (top === 'state' && isBackedUp(name))
 }
 
-/** Reads the configuration files and the top directories of a backup. Throws Error for a foreign entry. */
-async function entriesIn(archive: FileHandle, file: string): Promise<Pick<Job, 'found' | 'tops'>> {
+/**
+ * Reads the configuration files and the top directories of a backup, and whether it has images. Throws Error
+ * for a foreign entry, and for a backup of a newer svcd.
+ */
+async function contentsOf(archive: FileHandle): Promise<Pick<Job, 'found' | 'tops' | 'images'>> {
   const found = new Map<string, Entry>()
   const tops = new Set<string>()
   const isDirectory = new Map<string, boolean>()
   let left = mostConfigBytes
-  try {
-    for await (const entry of entriesOf(archive)) {
-      const { path, mode, size } = entry
-      if (!isKnown(entry))
-        throw new Error(`${shown(Buffer.from(path))} (${entry.type}) does not belong into a backup`)
-      const [top = '', name = ''] = path.split('/')
-      if (top !== 'state' || isStored(name)) tops.add(top)
-      if (top === 'images') continue
-      for (let up = path; up !== '.'; up = dirname(up)) {
-        const isAbove = up !== path
-        if (isAbove ? isDirectory.get(up) === false : isDirectory.has(up))
-          throw new Error(`${shown(Buffer.from(up))} stands there twice`)
-        isDirectory.set(up, isAbove)
-      }
-      if (path !== INFO && top !== 'config') continue
-      left -= size + BLOCK_BYTES
-      if (left < 0) throw new Error('its configuration is larger than 64 MiB')
-      found.set(path, { bytes: await buffer(contentOf(archive, entry)), mode: mode & 0o777 })
+  for await (const entry of entriesOf(archive)) {
+    const { path, mode, size } = entry
+    if (!isKnown(entry))
+      throw new Error(`${shown(Buffer.from(path))} (${entry.type}) does not belong into a backup`)
+    const [top = '', name = ''] = path.split('/')
+    if (top !== 'state' || isStored(name)) tops.add(top)
+    if (top === 'images') continue
+    for (let up = path; up !== '.'; up = dirname(up)) {
+      const isAbove = up !== path
+      if (isAbove ? isDirectory.get(up) === false : isDirectory.has(up))
+        throw new Error(`${shown(Buffer.from(up))} stands there twice`)
+      isDirectory.set(up, isAbove)
     }
-  } catch (error) {
-    throw new Error(`${file}: ${(error as Error).message}; nothing is restored`)
+    if (path !== INFO && top !== 'config') continue
+    left -= size + BLOCK_BYTES
+    if (left < 0) throw new Error('its configuration is larger than 64 MiB')
+    found.set(path, { bytes: await buffer(contentOf(archive, entry)), mode: mode & 0o777 })
   }
-  return { found, tops }
-}
-
-function infoIn(file: string, found: ReadonlyMap<string, Entry>) {
-  try {
-    const info = parseInfo(String(found.get(INFO)?.bytes))
-    const known = migrations('').length
-    if (info.version > known)
-      throw new Error(
-        `its state has layout version ${info.version}, made by svcd ${info.release}, and svcd ` +
-          `${version.service} knows versions up to ${known}: install svcd ${info.release} or a later one`
-      )
-    return info
-  } catch (error) {
-    throw new Error(`${file}: ${(error as Error).message}; nothing is restored`)
-  }
+  const info = parseInfo(String(found.get(INFO)?.bytes))
+  const known = migrations('').length
+  if (info.version > known)
+    throw new Error(
+      `its state has layout version ${info.version}, made by svcd ${info.release}, and svcd ` +
+        `${version.service} knows versions up to ${known}: install svcd ${info.release} or a later one`
+    )
+  return { found, tops, images: info.images }
 }
 
 /** Loads the configuration of the backup at its future path; without one, the present configuration. */

@@ -18,8 +18,7 @@ const notifyTimeoutMs = 60_000
 /**
  * Runs the daemon until the first SIGTERM or SIGINT, then gives running work up to 10 s. A second signal
  * calls `abort`. Signals during the start take effect after it. `program`: the path of svcd, `helper`: the
- * command that starts a helper.
- * @throws Error if the daemon cannot start or close in order
+ * command that starts a helper. Throws Error if the daemon cannot start or close in order.
  */
 export async function serve(
   config: Config,
@@ -51,17 +50,13 @@ export async function serve(
   // A closed stdout must not end the daemon.
   process.stdout.on('error', () => {})
   process.stdout.write(banner(config, daemon, await clientCommand(program)))
+  // Node cannot send datagrams to a path.
   if (process.env.NOTIFY_SOCKET)
-    await notifyReady().catch((error: Error) =>
-      log.warn(`systemd was not told of readiness: ${error.message}`)
+    await run('systemd-notify', ['--ready'], { env: process.env, timeLimitMs: notifyTimeoutMs }).catch(
+      (error: Error) => log.warn(`systemd was not told of readiness: ${error.message}`)
     )
   log.info(`${await stopped}: finishing what is under way, ${graceMs / 1000} s at most`)
   await daemon.close(graceMs)
-}
-
-/** Notifies systemd by its own program, as Node cannot send datagrams to a path. */
-async function notifyReady(): Promise<void> {
-  await run('systemd-notify', ['--ready'], { env: process.env, timeLimitMs: notifyTimeoutMs })
 }
 
 /** Growth of the heap, in per cent, that starts the next collection. */
@@ -78,10 +73,9 @@ function boundHeap(): void {
 const keptTicks: object[] = []
 
 /**
- * Keeps one of node's tick objects, and so their hidden class, for as long as svcd runs. A full collection
- * that finds none alive drops the class, and V8 then makes each of them by its slow path for good:
- * `process.nextTick` takes five times as long, and a request, which has nine of them, 3 to 5 microseconds
- * more.
+ * Keeps one of node's tick objects, and so their hidden class. A full collection that finds none alive drops
+ * the class, and V8 then makes each by its slow path for good: `process.nextTick` takes five times as long,
+ * and a request, which has nine of them, 3 to 5 microseconds more.
  */
 function keepTicksFast(): void {
   process.nextTick(() => keptTicks.push(executionAsyncResource()))

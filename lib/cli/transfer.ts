@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { Tokens } from '../auth/tokens.js'
 import { strictUtf8 } from '../base/json.js'
-import { escapeControls } from '../base/log.js'
+import { escapeControls, firstOf } from '../base/log.js'
 import { originAt, requestWhole } from '../client/request.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
@@ -24,9 +24,8 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
 
 /**
  * Imports a document (`-`: standard input) into the running daemon; returns the daemon's message. Without
- * `yes` it shows the changes and asks. `system`: the one that the file is of; left-out parts are listed on
- * standard error.
- * @throws UsageError if there is no terminal to ask on; Error if the answer is no or the daemon refuses
+ * `yes` it shows the changes and asks. `system`: the one that the file is of. Throws UsageError without a
+ * terminal to ask on; Error if the answer is no or the daemon refuses.
  */
 export async function importFrom(
   config: Config,
@@ -138,17 +137,15 @@ interface DryRun {
 }
 
 /** Returns a line for each type and kind of change. */
-function differences({ changes }: DryRun): string[] {
-  return Object.entries(changes).flatMap(([type, touched]) =>
-    Object.entries(touched).flatMap(([what, names]) => {
-      if (names.length === 0) return []
-      const more = names.length > mostNames ? ` and ${names.length - mostNames} more` : ''
-      return [
-        `${countObjects(type, names.length)} would be ${what}: ${names.slice(0, mostNames).join(', ')}${more}`
-      ]
-    })
+const differences = ({ changes }: DryRun): string[] =>
+  Object.entries(changes).flatMap(([type, touched]) =>
+    Object.entries(touched)
+      .filter(([, names]) => names.length > 0)
+      .map(([what, names]) => {
+        const which = countObjects(type, names.length)
+        return `${which} would be ${what}: ${firstOf(names, mostNames)}`
+      })
   )
-}
 
 /** Sends a request to the daemon with an admin's token, signed with its key. Throws Error if it fails. */
 export async function askDaemon(

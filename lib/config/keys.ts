@@ -472,8 +472,7 @@ export const table: Readonly<Record<string, Readonly<Record<string, Key<unknown>
 export const usersDoc = [
   'Users, one a line: name = role hash. Roles: ' +
     'admin (may do everything), operator (power, reinstall, consoles),',
-  'viewer (may read), the last two also for groups of nodes alone (operator:compute,gpu). ' +
-    '`svcd passwd NAME`',
+  'viewer (may read), the last two also for groups of nodes alone (operator:compute,gpu). `svcd passwd NAME`',
   'prints the line. While no user stands here, ' +
     'admin logs in with the password in the file admin-password of the state.'
 ]

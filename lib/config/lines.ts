@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { readFileSync, statSync } from 'node:fs'
 import ini from 'ini'
 import { table, usersDoc } from './keys.js'
@@ -41,27 +42,10 @@ export function readText(file: string): string | Problem {
           : ''
     return { file, message: `cannot be read: ${message}${hint}` }
   }
-  try {
-    return decode(bytes)
-  } catch {
-    return { file, line: firstBadLine(bytes), message: 'is not UTF-8' }
-  }
-}
-
-const decode = (bytes: Uint8Array) => new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-
-function firstBadLine(bytes: Buffer): number {
-  let line = 1
-  for (let from = 0; ; line++) {
-    const end = bytes.indexOf(0x0a, from)
-    try {
-      decode(bytes.subarray(from, end < 0 ? bytes.length : end))
-    } catch {
-      return line
-    }
-    if (end < 0) return line
-    from = end + 1
-  }
+  if (isUtf8(bytes)) return new TextDecoder().decode(bytes)
+  const lines = bytes.toString('latin1').split('\n')
+  const line = lines.findIndex(text => !isUtf8(Buffer.from(text, 'latin1'))) + 1
+  return { file, line, message: 'is not UTF-8' }
 }
 
 /** Splits the ini into keys, one per line, and reports malformed lines (rules 7.3). */
@@ -108,11 +92,8 @@ function readValue(raw: string): { value: string } | { fault: string } {
     if (closed && quote === "'") return { value: raw.slice(1, -1) }
     const value = ini.unsafe(raw)
     if (closed && value !== raw) return { value }
-    return {
-      fault:
-        'is quoted wrongly: one pair of quotes around the whole value, ' +
-        'no comment after it, escapes as in JSON'
-    }
+    const pair = 'one pair of quotes around the whole value, no comment after it, escapes as in JSON'
+    return { fault: `is quoted wrongly: ${pair}` }
   }
   const sign = /(?:^|[^\\])(?:\\\\)*([;#])/.exec(raw)?.[1]
   return sign

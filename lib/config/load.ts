@@ -44,7 +44,7 @@ export function readConfig(
   const values = readValues(path, given, problems)
   const users = readUsers(given.get('users'), problems)
   checkTogether(values, (section, key, message) =>
-    problems.push({ ...placeOf(path, given, section, key), message })
+    problems.push({ ...(given.get(section)?.get(key)?.place ?? { file: path }), message })
   )
   const isKnown = problems.every(({ message }) => isUnrelated.test(message))
   const config = isKnown ? configOf(path, overrides, given, withDefaults(path, values), users) : undefined
@@ -88,26 +88,19 @@ function checkTogether(
 
 /** Checks the keys of a directory and of a provider; each message begins with its key. */
 function checkAuth(auth: Values['auth'], report: (message: string) => void): void {
-  const {
-    ldap_url = [],
-    ldap_base,
-    ldap_roles = [],
-    ldap_filter,
-    ldap_bind_dn,
-    ldap_bind_password_file
-  } = auth
+  const { ldap_url = [], ldap_roles = [], oidc_issuer, oidc_roles = [] } = auth
   if (ldap_url.length > 0) {
-    if (ldap_base === '') report('[auth] ldap_url: ldap_base is needed as well, such as dc=example,dc=org')
+    if (auth.ldap_base === '')
+      report('[auth] ldap_url: ldap_base is needed as well, such as dc=example,dc=org')
     if (ldap_roles.length === 0)
       report('[auth] ldap_url: ldap_roles is needed as well, else nobody has a role')
-    if (ldap_filter === '')
+    if (auth.ldap_filter === '')
       report('[auth] ldap_filter must not be empty, leave the line out for the usual one')
-    if ((ldap_bind_dn === '') !== (ldap_bind_password_file === ''))
+    if ((auth.ldap_bind_dn === '') !== (auth.ldap_bind_password_file === ''))
       report('[auth] ldap_bind_dn and ldap_bind_password_file are given together, or none of them')
   }
-  const { oidc_issuer, oidc_client_id, oidc_roles = [] } = auth
   if (!oidc_issuer) return
-  if (oidc_client_id === '') report('[auth] oidc_issuer: oidc_client_id is needed as well')
+  if (auth.oidc_client_id === '') report('[auth] oidc_issuer: oidc_client_id is needed as well')
   if (oidc_roles.length === 0)
     report('[auth] oidc_issuer: oidc_roles is needed as well, else nobody has a role')
 }
@@ -115,17 +108,21 @@ function checkAuth(auth: Values['auth'], report: (message: string) => void): voi
 /** Matches problems of single keys that affect neither directories nor the location of objects. */
 const isUnrelated = /^(?:unknown key .* in )?\[(?!(?:paths|image|store)\])\w+\]/
 
+/** Returns a value for each key of the table. */
+const eachKey = (read: (section: string, name: string, key: Key<unknown>) => unknown) =>
+  Object.fromEntries(
+    Object.entries(table).map(([section, keys]) => [
+      section,
+      Object.fromEntries(Object.entries(keys).map(([name, key]) => [name, read(section, name, key)]))
+    ])
+  )
+
 /** Replaces invalid values with defaults. */
-function withDefaults(file: string, values: Values): Values {
-  const sections = Object.entries(values).map(([section, keys]) => {
-    const read = Object.entries(keys).map(([name, value]) => {
-      const key = table[section]?.[name]
-      return [name, value ?? key?.kind(key.default, dirname(file))]
-    })
-    return [section, Object.fromEntries(read)]
-  })
-  return Object.fromEntries(sections) as Values
-}
+const withDefaults = (file: string, values: Values): Values =>
+  eachKey((section, name, key) => {
+    const { [name]: value } = values[section as keyof Values] as Readonly<Record<string, unknown>>
+    return value ?? key.kind(key.default, dirname(file))
+  }) as Values
 
 function configOf(
   path: string,
@@ -164,26 +161,19 @@ const host = (address: string) => (address.includes(':') ? `[${address}]` : addr
 function collect(file: string, overrides: readonly string[], problems: Problem[]): Sections {
   const given: Sections = new Map([...Object.keys(table), 'users'].map(section => [section, new Map()]))
   const add = (section: string, key: string, value: string | undefined, place: SourceLocation) => {
-    const known = given.get(section)
-    if (!known) return
-    if (section !== 'users' && !Object.hasOwn(table[section] ?? {}, key)) {
-      const list = Object.keys(table[section] ?? {}).join(', ')
-      problems.push({
-        ...place,
-        message:
-          `unknown key ${shown(key)} in ` +
-          `[${section}]${didYouMean(key, Object.keys(table[section] ?? {}))}, which has ${list}`
-      })
-    } else known.set(key, { key, value, place })
+    const known = Object.keys(table[section] ?? {})
+    if (section === 'users' || known.includes(key)) given.get(section)?.set(key, { key, value, place })
+    else if (given.has(section)) {
+      const has = `[${section}]${didYouMean(key, known)}, which has ${known.join(', ')}`
+      problems.push({ ...place, message: `unknown key ${shown(key)} in ${has}` })
+    }
   }
   const unknownSection = (section: string, place: SourceLocation) => {
     if (given.has(section)) return
-    problems.push({
-      ...place,
-      message:
-        `unknown section ${shown(section)}${didYouMean(section, given.keys())}: there are ` +
-        `${[...given.keys()].join(', ')}`
-    })
+    const known = [...given.keys()]
+    const meant = didYouMean(section, known)
+    const message = `unknown section ${shown(section)}${meant}: there are ${known.join(', ')}`
+    problems.push({ ...place, message })
   }
 
   const text = readText(file)
@@ -220,40 +210,23 @@ function firstOfEach(file: string, entries: readonly Entry[], problems: Problem[
 }
 
 /** Parses every key of the table. Omits and reports invalid values. */
-function readValues(file: string, given: Sections, problems: Problem[]): Values {
-  const values = Object.entries(table).map(([section, keys]) => {
-    const read = Object.entries(keys).map(([name, key]) => {
-      const from = given.get(section)?.get(name)
-      // A value with a reported fault is read as its default, so that it is reported once.
-      const value = from?.value ?? key.default
-      return [name, readValue(file, `[${section}] ${name}`, key, value, from?.place ?? { file }, problems)]
-    })
-    return [section, Object.fromEntries(read)]
-  })
-  return Object.fromEntries(values) as Values
-}
-
-function readValue(
-  file: string,
-  id: string,
-  key: Key<unknown>,
-  value: string,
-  place: SourceLocation,
-  problems: Problem[]
-): unknown {
-  if (/[\u0000-\u001f\u007f]/.test(value)) {
-    problems.push({ ...place, message: `${id} holds a control character` })
-    return undefined
-  }
-  try {
-    return key.kind(value, dirname(file))
-  } catch (error) {
-    if (!(error instanceof ValueError)) throw error
-    const found = key.secret ? '' : `, not ${shown(value.replace(/(?<=\/\/)[^/@]*(?=@)/, '…'))}`
-    problems.push({ ...place, message: `${id} ${error.message}${found}` })
-    return undefined
-  }
-}
+const readValues = (file: string, given: Sections, problems: Problem[]): Values =>
+  eachKey((section, name, key) => {
+    // A value with a reported fault is read as its default, so that it is reported once.
+    const from = given.get(section)?.get(name)
+    const value = from?.value ?? key.default
+    const problem = (message: string) => {
+      problems.push({ ...(from?.place ?? { file }), message: `[${section}] ${name} ${message}` })
+    }
+    if (/[\u0000-\u001f\u007f]/.test(value)) return problem('holds a control character')
+    try {
+      return key.kind(value, dirname(file))
+    } catch (error) {
+      if (!(error instanceof ValueError)) throw error
+      const found = key.secret ? '' : `, not ${shown(value.replace(/(?<=\/\/)[^/@]*(?=@)/, '…'))}`
+      return problem(`${error.message}${found}`)
+    }
+  }) as Values
 
 function readUsers(given: ReadonlyMap<string, RawValue> = new Map(), problems: Problem[]): User[] {
   const users: User[] = []
@@ -275,18 +248,10 @@ function readUsers(given: ReadonlyMap<string, RawValue> = new Map(), problems: P
   return users
 }
 
-const placeOf = (file: string, given: Sections, section: string, key: string): SourceLocation =>
-  given.get(section)?.get(key)?.place ?? { file }
-
 /** Sorts problems by line; those of the command line come last. */
 function sortByLine(file: string, problems: readonly Problem[]): Problem[] {
-  const rank = (problem: Problem) => (problem.file === file ? (problem.line ?? 0) : Number.POSITIVE_INFINITY)
-  return problems
-    .map((problem, index) => ({ problem, index }))
-    .sort((a, b) =>
-      rank(a.problem) === rank(b.problem) ? a.index - b.index : rank(a.problem) - rank(b.problem)
-    )
-    .map(({ problem }) => problem)
+  const rank = (problem: Problem) => (problem.file === file ? (problem.line ?? 0) : Number.MAX_SAFE_INTEGER)
+  return problems.toSorted((a, b) => rank(a) - rank(b))
 }
 
 function freeze<T>(value: T): T {

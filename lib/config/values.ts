@@ -7,10 +7,7 @@ import { isThisMachine } from '../base/request-source.js'
 /** An invalid value; the message completes "[section] key …" and never has the text. */
 export class ValueError extends Error {}
 
-/**
- * Parses the text of a value; `directory` is the ini's, for relative paths.
- * @throws ValueError
- */
+/** Parses the text of a value; `directory` is the ini's, for relative paths. Throws ValueError. */
 export type Kind<T> = (text: string, directory: string) => T
 
 function must(holds: boolean, expected: string): asserts holds {
@@ -39,28 +36,16 @@ export function name(reserved: readonly string[] = []): Kind<string> {
 export function choice<const T extends string>(...words: readonly T[]): Kind<T> {
   return value => {
     const word = words.find(candidate => candidate === value)
-    must(
-      word !== undefined,
-      words.length === 1 ? `${words[0]} in this version` : `one of ${words.join(', ')}`
-    )
+    must(word !== undefined, `one of ${words.join(', ')}`)
     return word
   }
 }
 
-const booleans = new Map([
-  ['yes', true],
-  ['true', true],
-  ['on', true],
-  ['no', false],
-  ['false', false],
-  ['off', false]
-])
-
 /** `yes` or `no`, `true` or `false`, `on` or `off`. */
 export const boolean: Kind<boolean> = value => {
-  const known = booleans.get(value.toLowerCase())
-  must(known !== undefined, 'yes or no')
-  return known
+  const isYes = /^(?:yes|true|on)$/i.test(value)
+  must(isYes || /^(?:no|false|off)$/i.test(value), 'yes or no')
+  return isYes
 }
 
 function measure(
@@ -154,25 +139,22 @@ export const listen: Kind<Listen> = value => {
 
 /** A list of addresses and CIDRs, separated by commas or blanks, as CIDRs. */
 export const cidrs: Kind<readonly string[]> = value =>
-  value
-    .split(/[\s,]+/)
-    .filter(part => part !== '')
-    .map(part => {
-      const expected = 'a list of CIDRs, such as 10.141.0.0/16 or fd00::/64'
-      const [, head = '', bits] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(part) ?? []
-      const address = canonical(head)
-      must(address !== undefined, expected)
-      const width = isIP(address) === 4 ? 32 : 128
-      // An IPv4-mapped address was converted to IPv4, so its prefix length is refused as out of range.
-      const prefix = bits === undefined ? width : Number(bits)
-      must(prefix <= width, expected)
-      const cidr = `${address}/${prefix}`
-      const network = (
-        width === 32 ? ipaddr.IPv4.networkAddressFromCIDR(cidr) : ipaddr.IPv6.networkAddressFromCIDR(cidr)
-      ).toString()
-      must(network === address, `${expected}, without host bits (${network}/${prefix})`)
-      return cidr
-    })
+  partsOf(value, /[\s,]+/).map(part => {
+    const expected = 'a list of CIDRs, such as 10.141.0.0/16 or fd00::/64'
+    const [, head = '', bits] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(part) ?? []
+    const address = canonical(head)
+    must(address !== undefined, expected)
+    const width = isIP(address) === 4 ? 32 : 128
+    // An IPv4-mapped address was converted to IPv4, so its prefix length is refused as out of range.
+    const prefix = bits === undefined ? width : Number(bits)
+    must(prefix <= width, expected)
+    const cidr = `${address}/${prefix}`
+    const network = (
+      width === 32 ? ipaddr.IPv4.networkAddressFromCIDR(cidr) : ipaddr.IPv6.networkAddressFromCIDR(cidr)
+    ).toString()
+    must(network === address, `${expected}, without host bits (${network}/${prefix})`)
+    return cidr
+  })
 
 /** One IPv4 address, or empty. */
 export const optionalIpv4: Kind<string> = value => {
@@ -189,15 +171,23 @@ const shaped =
     return value
   }
 
-/** A list, separated by commas, of parts that pass the test; or empty. */
+/** Splits a list at a sign; blanks around the parts, and empty parts, do not count. */
+const partsOf = (value: string, separator: string | RegExp): string[] =>
+  value
+    .split(separator)
+    .map(part => part.trim())
+    .filter(part => part !== '')
+
+/** A list, separated by commas, of parts that pass the test, and that is good as a whole; or empty. */
 const listed =
-  (test: (part: string) => boolean, expected: string): Kind<readonly string[]> =>
+  (
+    test: (part: string) => boolean,
+    expected: string,
+    isGood: (parts: readonly string[]) => boolean = () => true
+  ): Kind<readonly string[]> =>
   value => {
-    const parts = value
-      .split(',')
-      .map(part => part.trim())
-      .filter(part => part !== '')
-    must(parts.every(test), expected)
+    const parts = partsOf(value, ',')
+    must(parts.every(test) && isGood(parts), expected)
     return parts
   }
 
@@ -289,26 +279,21 @@ export const optionalTracker = optionalUrlOf(
 )
 
 /** A list of etcd endpoints. Plain http would expose passwords and objects to the network. */
-export const etcdEndpoints: Kind<readonly string[]> = (value, directory) => {
-  const expected =
-    'URLs such as https://10.141.0.1:2379 with commas between them; ' +
-    'plain http is for 127.0.0.1 and [::1] alone'
-  const isOne = (part: string) =>
+export const etcdEndpoints = listed(
+  part =>
     /^(?:https:\/\/[^\s/?#\\@]+|http:\/\/(?:127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?)\/?$/.test(part) &&
-    URL.canParse(part)
-  const endpoints = listed(isOne, expected)(value, directory)
-  must(endpoints.length > 0, expected)
-  return endpoints
-}
+    URL.canParse(part),
+  'URLs such as https://10.141.0.1:2379 with commas between them; ' +
+    'plain http is for 127.0.0.1 and [::1] alone',
+  endpoints => endpoints.length > 0
+)
 
 /** Servers of a directory. Four bound the time that a log-in takes while none of them answers. */
-export const ldapUrls: Kind<readonly string[]> = (value, directory) => {
-  const expected = 'up to 4 URLs such as ldaps://ldap1.example.org with commas between them'
-  const isOne = (part: string) => /^ldaps?:\/\/[^\s/?#\\@]+\/?$/.test(part) && URL.canParse(part)
-  const urls = listed(isOne, expected)(value, directory)
-  must(urls.length <= 4, expected)
-  return urls
-}
+export const ldapUrls = listed(
+  part => /^ldaps?:\/\/[^\s/?#\\@]+\/?$/.test(part) && URL.canParse(part),
+  'up to 4 URLs such as ldaps://ldap1.example.org with commas between them',
+  urls => urls.length <= 4
+)
 
 /** A filter of LDAP that holds one of these words in braces, or empty. */
 export const ldapFilter = (...words: readonly string[]) =>
@@ -347,20 +332,16 @@ const commaBeforeRole = /,\s*(?:admin|operator|viewer)(?::[^=]*)?=/
 
 /** `ROLE=GROUP | ROLE=GROUP`: a role, or a role with groups of nodes, and who gets it. */
 export const groupRoles: Kind<readonly GroupRole[]> = value =>
-  value
-    .split('|')
-    .map(part => part.trim())
-    .filter(part => part !== '')
-    .map(part => {
-      const [, role = '', group = ''] = /^([^=]*?)\s*=\s*(.*)$/.exec(part) ?? []
-      const isSplit = group !== '' && !commaBeforeRole.test(group)
-      must(isSplit, 'entries such as admin=svcd-admins | operator:gpu=gpu-team, with | between them')
-      try {
-        return { group, grant: parseGrant(role) }
-      } catch (error) {
-        throw new ValueError(`has an entry for ${group} whose role ${(error as Error).message}`)
-      }
-    })
+  partsOf(value, '|').map(part => {
+    const [, role = '', group = ''] = /^([^=]*?)\s*=\s*(.*)$/.exec(part) ?? []
+    const isSplit = group !== '' && !commaBeforeRole.test(group)
+    must(isSplit, 'entries such as admin=svcd-admins | operator:gpu=gpu-team, with | between them')
+    try {
+      return { group, grant: parseGrant(role) }
+    } catch (error) {
+      throw new ValueError(`has an entry for ${group} whose role ${(error as Error).message}`)
+    }
+  })
 
 /** The prefix of keys. */
 export const keyPrefix = shaped(

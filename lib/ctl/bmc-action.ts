@@ -1,8 +1,8 @@
-import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
+import { type JsonObject, type JsonValue, within } from '../base/json.js'
 import type { Part } from '../model/bmc-commands.js'
 import { pollRequest } from './change.js'
 import { outcomeLines } from './render.js'
-import type { Session } from './session.js'
+import { csvCell, type Session } from './session.js'
 import { namesNone, noController, refused } from './terminal.js'
 
 interface Outcome {
@@ -34,8 +34,16 @@ export async function askBmcs(session: Session, part: Part, set: string, action:
 export async function runBmcAction(session: Session, part: Part, set: string, action: string): Promise<void> {
   const { format, paint } = session
   const { outcomes, id, state } = await askBmcs(session, part, set, action)
-  if (format === 'json') await session.json(Object.fromEntries(jsonOf(outcomes)))
-  else if (format === 'csv') await session.csv(csvOf(outcomes))
+  const rows = [...outcomes].map(([name, { failed, message }]) => ({
+    ...{ name, result: failed ? 'failed' : 'ok', message }
+  }))
+  if (format === 'json')
+    await session.json(Object.fromEntries(rows.map(({ name, ...outcome }) => [name, outcome])))
+  else if (format === 'csv')
+    await session.csv([
+      'name,result,message\r',
+      ...rows.map(row => `${Object.values(row).map(csvCell).join(',')}\r`)
+    ])
   else await session.lines(outcomeLines(outcomes, paint))
   const failed = [...outcomes.values()].filter(one => one.failed).length
   if (failed > 0) throw refused(`${part} ${action}: ${failed} of ${outcomes.size} nodes failed`)
@@ -44,23 +52,10 @@ export async function runBmcAction(session: Session, part: Part, set: string, ac
 
 /** Adds the outcomes of an answer. The controller reports each outcome once. */
 function gather(outcomes: Map<string, Outcome>, { control }: JsonObject, part: Part): void {
-  const { failed, [part]: well } = isObject(control) ? control : {}
-  const add = (names: JsonValue | undefined, hasFailed: boolean) => {
-    for (const [node, message] of Object.entries(isObject(names) ? names : {}))
-      outcomes.set(node, { failed: hasFailed, message: String(message) })
+  const add = (names: JsonValue | undefined, failed: boolean) => {
+    for (const [node, message] of Object.entries(within(names)))
+      outcomes.set(node, { failed, message: String(message) })
   }
-  for (const names of Object.values(isObject(well) ? well : {})) add(names, false)
-  add(failed, true)
-}
-
-function* jsonOf(outcomes: ReadonlyMap<string, Outcome>): Generator<[string, JsonObject]> {
-  for (const [node, { failed, message }] of outcomes)
-    yield [node, { result: failed ? 'failed' : 'ok', message }]
-}
-
-function* csvOf(outcomes: ReadonlyMap<string, Outcome>): Generator<string> {
-  const cell = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
-  yield 'name,result,message\r'
-  for (const [node, { failed, message }] of outcomes)
-    yield `${[node, failed ? 'failed' : 'ok', message].map(cell).join(',')}\r`
+  for (const names of Object.values(within(control, part))) add(names, false)
+  add(within(control).failed, true)
 }

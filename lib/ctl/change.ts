@@ -1,11 +1,11 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { isObject, type JsonObject, strictUtf8 } from '../base/json.js'
+import { type JsonObject, type JsonValue, objectsIn, strictUtf8, within } from '../base/json.js'
 import type { TypeName } from '../model/docs.js'
 import { base64, secretMask } from '../model/field.js'
 import { secretEntry } from '../model/secrets.js'
 import type { Query } from './controller.js'
 import { dryRunLines } from './render.js'
-import { changeOptions, type Session, type Verb } from './session.js'
+import { changeOptions, type Session, type Verbs } from './session.js'
 import { clean, cleanLines, refused, wrongUsage } from './terminal.js'
 import { bodyOf, type ReadText } from './values.js'
 
@@ -21,19 +21,26 @@ export async function pollRequest(
   first: JsonObject,
   told: (answer: JsonObject) => string
 ): Promise<JsonObject> {
-  const bar = new ProgressBar(session)
+  const { terminal, format, controller } = session
+  const hasBar = terminal.shows.err && format === 'text'
   let answer = first
-  let pause = shortestPauseMs
-  for (;;) {
-    const text = told(answer)
-    bar.show(typeof answer.progress === 'number' ? answer.progress : 0, text)
+  for (let pause = shortestPauseMs; ; pause = Math.min(pause * 1.5, longestPauseMs)) {
+    const bar = barOf(answer.progress, told(answer))
+    if (hasBar) terminal.err(bar)
     if (answer.state === 'done' || answer.state === 'failed') break
     await wait(pause)
-    pause = Math.min(pause * 1.5, longestPauseMs)
-    answer = await session.controller.json('GET', path)
+    answer = await controller.json('GET', path)
   }
-  bar.clear()
+  if (hasBar) terminal.err('\r\u001b[K')
   return answer
+}
+
+/** A progress bar on one line of a terminal. */
+function barOf(progress: JsonValue | undefined, text: string): string {
+  const share = typeof progress === 'number' ? Math.min(Math.max(progress, 0), 1) : 0
+  const full = Math.round(share * barWidth)
+  const bar = `${'#'.repeat(full)}${' '.repeat(barWidth - full)}`
+  return `\r[${bar}] ${clean(text).slice(0, textWidth).padEnd(textWidth)}`
 }
 
 /** Returns the answer of a change or of its asynchronous request. Throws Failure 1 if that failed. */
@@ -50,28 +57,6 @@ export async function awaitResult(session: Session, answer: JsonObject): Promise
   return { request_id: id, state, lines }
 }
 
-/** A progress bar on one line of a terminal's stderr. */
-class ProgressBar {
-  #isShown = false
-
-  constructor(readonly session: Session) {}
-
-  show(progress: number, text: string): void {
-    const { terminal, format } = this.session
-    if (!terminal.shows.err || format !== 'text') return
-    const full = Math.round(Math.min(Math.max(progress, 0), 1) * barWidth)
-    terminal.err(
-      `\r[${'#'.repeat(full)}${' '.repeat(barWidth - full)}] ` +
-        `${clean(text).slice(0, textWidth).padEnd(textWidth)}`
-    )
-    this.#isShown = true
-  }
-
-  clear(): void {
-    if (this.#isShown) this.session.terminal.err('\r\u001b[K')
-  }
-}
-
 /** Makes a change, or its dry run, waits for its end and shows the answer, or `done` if it has no text. */
 export async function makeChange(
   session: Session,
@@ -82,11 +67,10 @@ export async function makeChange(
   more: Query = {}
 ): Promise<void> {
   const { controller, options, format, paint } = session
-  if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
+  session.refuseCsv()
   const query = options.dryrun ? { ...more, dryrun: 'yes' } : more
   const answer = await awaitResult(session, await controller.json(method, path, query, body))
-  for (const warning of new Set(controller.warnings.splice(0)))
-    session.terminal.err(`warning: ${clean(warning)}\n`)
+  session.showWarnings()
   if (!options.dryrun || format === 'json')
     return session.changed(answer, typeof done === 'string' ? done : await done())
   const { lines } = answer
@@ -120,14 +104,15 @@ const pathOf = (type: TypeName, owner: string, ...secret: string[]) =>
   ['/config/secrets', type, ...[owner, ...secret].map(encodeURIComponent)].join('/')
 
 /** Secrets of nodes and groups: files that the installation places. */
-export const secretVerbs: Readonly<Record<string, Verb>> = {
+export const secretVerbs: Verbs = {
   secrets: {
     operands: 'NAME',
     summary: "the names of its secrets; of a node also its group's",
     options: ['output'],
     onlyTypes: only,
     async run(session, type, [owner = '']) {
-      const answer = await asked(session, pathOf(type, owner))
+      session.refuseCsv()
+      const answer = await session.controller.json('GET', pathOf(type, owner))
       if (session.format === 'json') return session.json(answer)
       const lines = secretsIn(answer).map(({ of, name, path }) => `${of}  ${name}  ${path}`)
       await session.lines(lines.map(clean))
@@ -139,7 +124,8 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
     options: ['output'],
     onlyTypes: only,
     async run(session, type, [owner = '', wanted = '']) {
-      const answer = await asked(session, pathOf(type, owner, wanted))
+      session.refuseCsv()
+      const answer = await session.controller.json('GET', pathOf(type, owner, wanted))
       if (session.format === 'json') return session.json(answer)
       const [{ content } = { content: secretMask }] = secretsIn(answer)
       if (content === secretMask) throw refused(`only an admin may read secret ${wanted}`)
@@ -156,12 +142,8 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
     onlyTypes: only,
     async run(session, type, [owner = '', secret = '', ...words]) {
       const body = await bodyOf(described, words, reader(session))
-      await makeChange(
-        session,
-        pathOf(type, owner, secret),
-        body,
-        `secret ${secret} of ${type} ${owner} stored`
-      )
+      const done = `secret ${secret} of ${type} ${owner} stored`
+      await makeChange(session, pathOf(type, owner, secret), body, done)
     }
   },
   rmsecret: {
@@ -169,26 +151,17 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
     summary: 'delete a secret',
     options: changeOptions,
     onlyTypes: only,
-    run: (session, type, [owner = '', secret = '']) =>
-      makeChange(
-        session,
-        `${pathOf(type, owner, secret)}/_delete`,
-        undefined,
-        `secret ${secret} of ${type} ${owner} deleted`
-      )
+    run(session, type, [owner = '', secret = '']) {
+      const done = `secret ${secret} of ${type} ${owner} deleted`
+      return makeChange(session, `${pathOf(type, owner, secret)}/_delete`, undefined, done)
+    }
   }
 }
 
-function asked({ controller, format }: Session, path: string): Promise<JsonObject> {
-  if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
-  return controller.json('GET', path)
-}
-
-function secretsIn({ config }: JsonObject) {
-  const { secrets } = isObject(config) ? config : {}
-  return Object.entries(isObject(secrets) ? secrets : {}).flatMap(([type, owners]) =>
-    Object.entries(isObject(owners) ? owners : {}).flatMap(([owner, list]) =>
-      (Array.isArray(list) ? list.filter(isObject) : []).map(({ name, path, content }) => ({
+function secretsIn(answer: JsonObject) {
+  return Object.entries(within(answer, 'config', 'secrets')).flatMap(([type, owners]) =>
+    Object.entries(within(owners)).flatMap(([owner, list]) =>
+      objectsIn(list).map(({ name, path, content }) => ({
         of: `${type} ${owner}`,
         ...{ name: String(name), path: String(path ?? '-'), content: String(content) }
       }))

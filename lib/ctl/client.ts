@@ -11,11 +11,10 @@ import { withLock } from '../disk/lock-file.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { versionLine } from '../version.js'
-import { makeChange } from './change.js'
 import { Controller, controllerUrl, userOf } from './controller.js'
 import { bashCompletion, commands, help, typeHelp } from './help.js'
-import { dryRunLines } from './render.js'
-import { byName, countOf, formats, type Options, Session, type Verb } from './session.js'
+import { type Options, optionTable } from './options.js'
+import { byName, countOf, formats, Session, type Verb, type Verbs } from './session.js'
 import {
   clean,
   cleanLines,
@@ -26,9 +25,7 @@ import {
   type Terminal,
   wrongUsage
 } from './terminal.js'
-import { tokenVerbs } from './tokens.js'
-import { unknownVerbs } from './unknown.js'
-import { clusterVerbs, plainVerbs, verbsOf } from './verbs.js'
+import { plainVerbs, verbsOf, wordVerbs } from './verbs.js'
 
 const defaultUrl = 'http://127.0.0.1:7050'
 
@@ -55,45 +52,13 @@ function parse(args: readonly string[]) {
     return parseArgs({
       args: normalizedArguments(args),
       allowPositionals: true,
-      options: optionTypes
+      options: optionTable
     })
   } catch (error) {
     // The rest of the message is advice about operands that begin with a hyphen.
     throw wrongUsage((error as Error).message.split(/\.\s/, 1)[0] ?? '')
   }
 }
-
-const optionTypes = {
-  url: { type: 'string' },
-  cacert: { type: 'string' },
-  output: { type: 'string', short: 'o' },
-  fields: { type: 'string' },
-  sort: { type: 'string' },
-  dryrun: { type: 'boolean' },
-  yes: { type: 'boolean', short: 'y' },
-  image: { type: 'string' },
-  tag: { type: 'string' },
-  batch: { type: 'string' },
-  rehearse: { type: 'boolean' },
-  'until-failed': { type: 'string' },
-  wait: { type: 'string' },
-  restart: { type: 'string' },
-  end: { type: 'boolean' },
-  forget: { type: 'boolean' },
-  firmware: { type: 'boolean' },
-  log: { type: 'boolean' },
-  lines: { type: 'string', short: 'n' },
-  shipped: { type: 'boolean' },
-  stdin: { type: 'boolean' },
-  oidc: { type: 'boolean' },
-  group: { type: 'string' },
-  order: { type: 'string' },
-  bmcsetup: { type: 'string' },
-  role: { type: 'string' },
-  days: { type: 'string' },
-  version: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' }
-} as const
 
 /** Turns `--sort -name` into `--sort=-name`, and `--field=value` into the word `field=value`. */
 const normalizedArguments = (args: readonly string[]) =>
@@ -112,13 +77,13 @@ const ofCommand: Readonly<Record<string, string>> = {
 
 /** Whether `--name=` is an option. */
 const isOption = (name: string, args: readonly string[]) =>
-  Object.hasOwn(optionTypes, name) && args.includes(ofCommand[name] ?? (args[0] as string))
+  Object.hasOwn(optionTable, name) && args.includes(ofCommand[name] ?? (args[0] as string))
 
+const isWord = (word: string): word is keyof typeof wordVerbs => Object.hasOwn(wordVerbs, word)
 const isType = (word: string): word is TypeName => Object.hasOwn(objectTypes, word)
 
 async function run(args: readonly string[], terminal: Terminal): Promise<void> {
-  const { values, positionals } = parse(args)
-  const options: Options = values
+  const { values: options, positionals } = parse(args)
   const [first = '', ...rest] = positionals
   if (options.help || first === 'help') {
     const about = first === 'help' ? rest[0] : first
@@ -148,23 +113,16 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     const { controller } = await session(terminal, options, false)
     return new TokenCache(terminal.env).remove(controller.name)
   }
-  if (first === 'token' && rest.length > 0) return runVerb(terminal, options, first, tokenVerbs, rest)
-  if (first === 'token') {
+  if (first === 'token' && rest.length === 0) {
     refuseOtherOptions(first, options, [])
     const { controller } = await session(terminal, options, true)
     // An expired login is reported here rather than by the program that uses the token.
     await controller.json('GET', '/config/group', { fields: 'name' })
     return terminal.out(`${controller.token}\n`)
   }
-  if (first === 'import') {
-    refuseOtherOptions(first, options, ['output', 'dryrun', 'yes'])
-    if (rest.length !== 1 || rest[0] === '') throw wrongUsage('usage: svcctl import FILE')
-    return importTable(await session(terminal, options, true), rest[0] as string)
-  }
   if (Object.hasOwn(plainVerbs, first)) return runVerb(terminal, options, '', plainVerbs, [first, ...rest])
-  if (first === 'cluster') return runVerb(terminal, options, first, clusterVerbs, rest)
-  if (first === 'unknown') return runVerb(terminal, options, first, unknownVerbs, rest)
   if (isType(first)) return runVerb(terminal, options, first, verbsOf(first), rest)
+  if (isWord(first)) return runVerb(terminal, options, first, wordVerbs[first], rest)
   throw wrongUsage(
     first === ''
       ? 'which command?'
@@ -176,7 +134,7 @@ async function runVerb<T extends string>(
   terminal: Terminal,
   options: Options,
   first: T,
-  known: Readonly<Record<string, Verb<T>>>,
+  known: Verbs<T>,
   [word = '', ...operands]: readonly string[]
 ): Promise<void> {
   const all = byName(known)
@@ -297,35 +255,10 @@ export async function namedFile(path: string): Promise<Buffer> {
   }
 }
 
-const path = '/config/node'
-
-/**
- * Creates and changes nodes from a CSV file (`-`: standard input), all or none (rules 12.8). Without `--yes`
- * it shows the changes and asks first.
- * @throws Failure 1 if the answer is no or the controller refuses, 2 if there is no terminal to ask on
- */
-async function importTable(session: Session, file: string): Promise<void> {
-  const { terminal, controller, options, paint } = session
-  const table = file === '-' ? await terminal.input() : await terminal.file(file)
-  const query = { format: 'csv' }
-  if (options.dryrun || options.yes) return makeChange(session, path, table, 'imported', 'POST', query)
-  const told = await controller.json('POST', path, { ...query, dryrun: 'yes' }, table)
-  if (Array.isArray(told.changes) && told.changes.length === 0) return session.changed({}, 'nothing differs')
-  terminal.err([...dryRunLines(told, paint), ''].join('\n'))
-  if (!terminal.shows.in) throw wrongUsage('nothing was imported: there is no terminal to ask on, use --yes')
-  if (!(await terminal.confirmed('Import this? [y/N] '))) throw refused('nothing was imported')
-  // A booting machine may change the stored objects while the question waits.
-  const expect = typeof told.mark === 'string' ? told.mark : undefined
-  await makeChange(session, path, table, 'imported', 'POST', { ...query, expect })
-}
-
 /** Bytes of the largest token file. */
 const longest = 8192
 
-/**
- * The end of a name that write-file-atomic gave to a token. It may have fewer digits, but so may the path of
- * another controller.
- */
+/** The end of a name by write-file-atomic. Fewer digits may also be the path of another controller. */
 const written = /\.\d{9,10}$/
 
 /** The tokens of one user: a file for each controller, readable by that user alone (rules 14.1). */

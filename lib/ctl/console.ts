@@ -1,7 +1,6 @@
-import { isObject, type JsonValue } from '../base/json.js'
+import { type JsonValue, objectsIn, within } from '../base/json.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import type { Answer } from './controller.js'
-import { within } from './render.js'
 import type { Session, Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
 
@@ -28,11 +27,9 @@ export const consoleVerb: Verb<''> = {
 async function showLog(session: Session, node: string, lines: string | undefined): Promise<void> {
   if (lines !== undefined && !(/^\d{1,4}$/.test(lines) && Number(lines) >= 1 && Number(lines) <= MOST_LINES))
     throw wrongUsage(`-n takes a number from 1 to ${MOST_LINES}, not ${clean(lines)}`)
-  const answer = await session.controller.json('GET', `/monitor/console/${encodeURIComponent(node)}`, {
-    lines
-  })
-  const shown = within(answer, 'monitor', 'consoles', node).lines
-  const all = (Array.isArray(shown) ? shown : []).filter(isObject)
+  const path = `/monitor/console/${encodeURIComponent(node)}`
+  const answer = await session.controller.json('GET', path, { lines })
+  const all = objectsIn(within(answer, 'monitor', 'consoles', node).lines)
   if (session.format !== 'text') return session.json(all)
   if (all.length === 0) session.terminal.err(clean(`console of ${node}: nothing was logged yet`).concat('\n'))
   await session.lines(

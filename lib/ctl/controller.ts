@@ -44,7 +44,7 @@ export class Controller {
 
   /**
    * Sends a request; returns the answer with its body unread. `path` is already encoded; a Buffer is a table.
-   * @throws Failure 1 with the controller's message if it refuses, 3 if there is no controller
+   * Throws Failure 1 with the controller's message if it refuses, 3 if there is no controller.
    */
   async send(
     method: 'GET' | 'POST',
@@ -70,18 +70,13 @@ export class Controller {
   }
 
   /** Sends a request and parses the answer as a JSON object; without a body it is empty. */
-  async json(
-    method: 'GET' | 'POST',
-    path: string,
-    query: Query = {},
-    body?: JsonObject | Buffer
-  ): Promise<JsonObject> {
-    return (await this.tagged(method, path, query, body)).json
+  async json(...asked: Parameters<Controller['send']>): Promise<JsonObject> {
+    return (await this.tagged(...asked)).json
   }
 
   /** The same with the ETag of the answer. */
-  async tagged(method: 'GET' | 'POST', path: string, query: Query = {}, body?: JsonObject | Buffer) {
-    const answer = await this.send(method, path, query, body)
+  async tagged(...asked: Parameters<Controller['send']>) {
+    const answer = await this.send(...asked)
     const { etag } = answer.response.headers
     const json = answer.status === 204 ? {} : jsonObject(await answer.text())
     if (!json) throw this.#isNone('does not answer in JSON')

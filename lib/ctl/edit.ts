@@ -1,10 +1,12 @@
 import { mkdtemp, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { isObject, type JsonObject, type JsonValue, strictUtf8 } from '../base/json.js'
+import { type JsonObject, type JsonValue, objectsIn, strictUtf8, within } from '../base/json.js'
+import type { TypeName } from '../model/docs.js'
 import { base64, type Field, secretMask } from '../model/field.js'
+import { objectTypes } from '../model/types.js'
 import { dryRunLines } from './render.js'
-import type { Session } from './session.js'
+import { pathOf, type Session } from './session.js'
 import { clean, cleanLines, Failure, refused, wrongUsage } from './terminal.js'
 import { bodyOf, ofInterface, type Settable, settable } from './values.js'
 
@@ -13,13 +15,6 @@ const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets.
 # those with values of the group or the cluster show what another value would replace.
 `
 
-/** An object to edit: its path, its words for messages, and how to read it with its ETag. */
-interface Edited {
-  readonly path: string
-  readonly told: string
-  read(): Promise<{ readonly object: JsonObject; readonly etag: string | undefined }>
-}
-
 /**
  * Opens an object's fields in the editor, and saves the change once its dry run was confirmed (rules 14.8).
  * If somebody else has changed the object meanwhile, it shows what differs and keeps the text in a file.
@@ -27,28 +22,34 @@ interface Edited {
  */
 export async function edited(
   session: Session,
-  type: Settable,
-  edited: Edited,
+  type: TypeName,
+  name: string,
   save: (body: JsonObject) => Promise<void>
 ): Promise<void> {
   const { controller, terminal } = session
-  const { object, etag } = await edited.read()
+  const table = objectTypes[type]
+  const path = pathOf(type, name)
+  const read = async () => {
+    const { json, etag } = await controller.tagged('GET', path)
+    return { object: within(json, 'config', type, name), etag }
+  }
+  const { object, etag } = await read()
   controller.ifMatch = etag
-  const kept = { text: head + [...linesOf(type, object), ''].join('\n') }
+  const kept = { text: head + [...linesOf(table, object), ''].join('\n') }
   try {
-    await save(await confirmedBody(session, type, edited.path, kept))
+    await save(await confirmedBody(session, table, path, kept))
   } catch (error) {
     if (!(error instanceof Failure) || error.status !== 412) throw error
     const file = join(await mkdtemp(join(tmpdir(), 'svcctl-')), 'kept')
     await writeFile(file, kept.text, { mode: 0o600 })
-    const now = await edited.read().then(
-      read => [...differing(type, object, read.object), ''].join('\n'),
+    const now = await read().then(
+      found => [...differing(table, object, found.object), ''].join('\n'),
       (failure: Error) => `${failure.message}\n`
     )
     terminal.err(cleanLines(now))
     throw refused(
-      `${edited.told}: somebody else has changed it meanwhile, and nothing was changed. Your text is in ` +
-        `${file}; type: svcctl ${edited.told.replace(' ', ' edit ')}`
+      `${type} ${name}: somebody else has changed it meanwhile, and nothing was changed. Your text is in ` +
+        `${file}; type: svcctl ${type} edit ${name}`
     )
   }
 }
@@ -136,11 +137,10 @@ function* linesOf(type: Settable, object: JsonObject): Generator<string> {
     const [value, source] = [object[field.name], object[`_${field.name}_source`]]
     if (!field.isMergedByKey) yield told(field, field.name, value, source)
     else
-      for (const [name, one] of Object.entries(isObject(value) ? value : {}))
-        yield told(field, `${field.name}.${name}`, one, isObject(source) ? source[name] : undefined)
+      for (const [name, one] of Object.entries(within(value)))
+        yield told(field, `${field.name}.${name}`, one, within(source)[name])
   }
-  const { interfaces } = object
-  for (const entry of Array.isArray(interfaces) ? interfaces.filter(isObject) : [])
+  for (const entry of objectsIn(object.interfaces))
     for (const field of ofInterface(type).filter(({ name }) => name !== 'force'))
       yield told(field, `${entry.interface}.${field.name}`, entry[field.name])
 }

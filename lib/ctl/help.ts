@@ -1,64 +1,28 @@
 import type { TypeName } from '../model/docs.js'
 import { base64, type Field, objectName } from '../model/field.js'
 import { objectTypes, typeNames } from '../model/types.js'
-import { byName, formats } from './session.js'
-import { tokenVerbs } from './tokens.js'
-import { unknownVerbs } from './unknown.js'
+import { optionTable } from './options.js'
+import { byName, formats, type Verb, type Verbs } from './session.js'
 import { choices, ofInterface, type Settable, settable } from './values.js'
-import { cluster, clusterVerbs, plainVerbs, verbs, verbsOf } from './verbs.js'
-
-export const optionTexts = [
-  ['    --url URL', 'where the controller is; default: SVCD_URL, else http://127.0.0.1:7050'],
-  ['    --cacert FILE', 'the CA that signed the certificate of an https URL; default: SVCD_CACERT'],
-  ['-o, --output FORMAT', 'text (default), json, csv or yaml'],
-  ['    --fields A,B', 'list, show, status: these fields alone; BOOTIF.ipaddress is one of an interface'],
-  ['    --sort A,-B', 'list, status: by these fields; - sorts downwards'],
-  ['    --dryrun', 'tell what would change, or be done, and do nothing'],
-  ['-y, --yes', 'rm, edit, push, power, sel, import, adopt, trust: do not ask'],
-  ['    --image IMAGE', 'rescue, rehearse: the OS image; default: that of the nodes; rollout: the OS image'],
-  [
-    '    --tag TAG',
-    'rollout, rehearse: the tag; osimage push: the pack of this tag; default: what is packed now'
-  ],
-  ['    --batch N|N%', 'rollout: nodes that are restarted at a time; default: 10%'],
-  ['    --rehearse', 'rollout: boot the first node in a virtual machine before'],
-  ['    --until-failed N', 'rollout: stop when so many have failed; default: 1'],
-  ['    --wait MINUTES', 'rollout: a node that does not run by then has failed; default: 30'],
-  ['    --restart HOW', 'rollout: boot (default), cycle or reset by the BMC, or none: something else does'],
-  ['    --end', 'rescue: do not boot for it any more'],
-  ['    --forget', 'trust: forget the TPM of nodes, and what they proved'],
-  ['    --firmware', 'trust --forget: also what was accepted of their firmware'],
-  ['    --group GROUP', 'unknown adopt: the group of the new nodes'],
-  ['    --order ORDER', 'unknown adopt: time (default), serial, port or mac'],
-  ['    --bmcsetup NAME', 'unknown scan: the BMC set-up with the user of the BMCs'],
-  ['    --role ROLE', 'token create: viewer, operator or admin, also for groups alone (viewer:compute,gpu)'],
-  ['    --days N', 'token create: the token ends after so many days; default: it has no end'],
-  ['    --log', 'console: the last lines of its log'],
-  ['-n, --lines N', 'console --log: how many lines; default: 100'],
-  ['    --shipped', 'add: the disk layout of this name that comes with svcd'],
-  ['    --stdin', 'login: read the password from standard input'],
-  ['    --oidc', 'login: by the OpenID provider, in a browser on any machine'],
-  ['    --version', 'print version, interface version and source commit of svcctl'],
-  ['-h, --help', 'print this; behind a type its verbs and fields']
-] as const
+import { cluster, plainVerbs, verbs, verbsOf, wordVerbs } from './verbs.js'
 
 const column = (left: string, width: number, right: string) =>
   left.length < width ? `  ${left.padEnd(width)} ${right}` : `  ${left}\n  ${' '.repeat(width)} ${right}`
 
-const login = ['login', 'logout', 'token', 'completion', 'import']
+const login = ['login', 'logout', 'token', 'completion']
 /** The words that may come first. */
 export const commands = [...login, ...Object.keys(plainVerbs), 'cluster', 'unknown', ...typeNames]
 
-const names = (name: string, also = '') => (also === '' ? name : `${name}, ${also}`)
+const verbLine = (names: string, operands: string, summary: string) =>
+  column(`${names} ${operands}`.trimEnd(), 34, summary)
 
-const verbLines = (type: TypeName) =>
-  Object.entries(verbsOf(type)).map(([name, { operands, summary, alias }]) =>
-    column(
-      `${names(name, alias)} ${type === 'node' ? operands : operands.replace('[SET]', '')}`.trimEnd(),
-      34,
-      type === 'node' ? summary : summary.replace(/; of nodes.*/, '')
-    )
-  )
+/** Returns a line for each verb behind a word, which may be none. */
+const verbLines = (verbs: Verbs<string>, word = '') =>
+  Object.entries(verbs)
+    .map(([name, { operands, summary }]) => verbLine(`${word} ${name}`.trimStart(), operands, summary))
+    .join('\n')
+
+const bothNames = (name: string, { alias }: Verb) => (alias === undefined ? name : `${name}, ${alias}`)
 
 /** Returns the text of `--help`. */
 export const help = () => `Usage: svcctl login [USER]
@@ -69,32 +33,21 @@ svcctl (the same as svcd ctl) asks the controller over its http interface.
   login [USER]                       get a token, which is valid for an hour; default: admin
   logout                             forget it
   token                              print it, for programs that ask over http
-${Object.entries(tokenVerbs)
-  .map(([name, { operands, summary }]) => column(`token ${name} ${operands}`.trimEnd(), 34, summary))
-  .join('\n')}
+${verbLines(wordVerbs.token, 'token')}
   completion bash                    print the completion for bash
-  import FILE                        create and change nodes by a table in CSV; - is standard input
-${Object.entries(plainVerbs)
-  .map(([name, { operands, summary }]) => column(`${name} ${operands}`, 34, summary))
-  .join('\n')}
-${Object.entries(clusterVerbs)
-  .map(([name, { operands, summary }]) => column(`cluster ${name} ${operands}`.trimEnd(), 34, summary))
-  .join('\n')}
-${Object.entries(unknownVerbs)
-  .map(([name, { operands, summary }]) => column(`unknown ${name} ${operands}`.trimEnd(), 34, summary))
-  .join('\n')}
+${verbLines(plainVerbs)}
+${verbLines(wordVerbs.cluster, 'cluster')}
+${verbLines(wordVerbs.unknown, 'unknown')}
 
 Types: ${typeNames.join(', ')}
 
 Verbs:
 ${Object.entries(verbs)
-  .map(([name, { operands, summary, onlyTypes, alias }]) =>
-    column(
-      `${names(name, alias)} ${operands}`,
-      34,
-      onlyTypes ? `${summary} [${onlyTypes.join(', ')}]` : summary
-    )
-  )
+  .map(([name, verb]) => {
+    const { operands, summary, onlyTypes } = verb
+    const types = onlyTypes ? ` [${onlyTypes.join(', ')}]` : ''
+    return verbLine(bothNames(name, verb), operands, `${summary}${types}`)
+  })
   .join('\n')}
 
 A verb with types behind it is for these alone. NAME may be a node set for nodes: node[001-100], node*,
@@ -106,7 +59,12 @@ from a file, - from standard input, @@ is an @. Scripts are given as text. Of a 
 FIELD=VALUE may be written --FIELD=VALUE.
 
 Options:
-${optionTexts.map(([left, right]) => column(left, 24, right)).join('\n')}
+${Object.entries(optionTable)
+  .map(([name, option]) => {
+    const short = 'short' in option ? `-${option.short}, ` : '    '
+    return column(`${short}--${name} ${option.takes}`.trimEnd(), 24, option.about)
+  })
+  .join('\n')}
 
 Exit codes: 0 done, 1 the controller refuses or what was asked has failed, 2 the command line is wrong,
 3 there is no controller. docs/ctl.md tells more.
@@ -135,10 +93,18 @@ export function typeHelp(type: TypeName): string {
   const ofEntries = ofInterface(objectTypes[type]).map(({ name, meaning }) =>
     column(`INTERFACE.${name}=`, 24, meaning)
   )
+  const ofVerbs = Object.entries(verbsOf(type)).map(([name, verb]) => {
+    const { operands, summary } = verb
+    const names = bothNames(name, verb)
+    // Only nodes come in sets.
+    return type === 'node'
+      ? verbLine(names, operands, summary)
+      : verbLine(names, operands.replace('[SET]', ''), summary.replace(/; of nodes.*/, ''))
+  })
   return `Usage: svcctl ${type} VERB ...
 
 Verbs of ${title === type ? type : `${type} (${title})`}:
-${verbLines(type).join('\n')}
+${ofVerbs.join('\n')}
 
 Fields:
 ${[...rows, ...ofEntries, column(`${newName[0]}=`, 24, 'renames it')].join('\n')}
@@ -149,43 +115,26 @@ svcctl --help tells the options and what values look like.
 
 const words = (all: readonly string[]) => `'${all.join(' ')}'`
 
-/** Option names for completion. */
-const options = optionTexts.flatMap(([left]) => left.match(/-{1,2}[a-z]+(?:-[a-z]+)*/g) ?? [])
-
-function assignable(type: TypeName): string[] {
-  const table = objectTypes[type]
-  const own = settable(table).map(({ name, isMergedByKey }) => (isMergedByKey ? `${name}.` : `${name}=`))
+/** Returns what may precede a value: the beginnings of FIELD=VALUE words. */
+const assignable = (table: Settable) => [
+  ...settable(table).map(({ name, isMergedByKey }) => (isMergedByKey ? `${name}.` : `${name}=`)),
   // Admins name interfaces; only these two names are fixed.
-  const known = ofInterface(table).flatMap(({ name }) => [`BOOTIF.${name}=`, `BMC.${name}=`])
-  return [...own, ...known, `${table.newName[0]}=`]
-}
-
-/** A type as the completion knows it: its verbs, and the fields that can be assigned. */
-interface Completed {
-  readonly type: string
-  readonly table: Pick<Settable, 'fields'>
-  readonly known: readonly string[]
-  readonly assigned: readonly string[]
-}
-
-/** Returns the types of objects, and the settings of the cluster. */
-const completedTypes = (): Completed[] => [
-  ...typeNames.map(type => ({
-    type,
-    table: objectTypes[type],
-    known: [...byName(verbsOf(type)).keys()],
-    assigned: assignable(type)
-  })),
-  {
-    ...{ type: 'cluster', table: cluster, known: [...byName(clusterVerbs).keys()] },
-    assigned: settable(cluster).map(({ name, isMergedByKey }) => (isMergedByKey ? `${name}.` : `${name}=`))
-  },
-  { type: 'unknown', table: { fields: [] }, known: [...byName(unknownVerbs).keys()], assigned: [] },
-  { type: 'token', table: { fields: [] }, known: [...byName(tokenVerbs).keys()], assigned: [] }
+  ...ofInterface(table).flatMap(({ name }) => [`BOOTIF.${name}=`, `BMC.${name}=`]),
+  ...table.newName.slice(0, 1).map(name => `${name}=`)
 ]
 
-/** Returns the words of a type: its verbs, its fields, and the values of a field. */
-function wordsOf({ type, table, known, assigned }: Completed): string {
+const nothing: Settable = { title: '', fields: [], newName: [] }
+
+/** Returns the words of all that has verbs: its verbs, its fields, and the values of a field. */
+const wordsOfTypes = () =>
+  [
+    ...typeNames.map(type => wordsOf(type, verbsOf(type), objectTypes[type])),
+    wordsOf('cluster', wordVerbs.cluster, cluster),
+    wordsOf('unknown', wordVerbs.unknown, nothing),
+    wordsOf('token', wordVerbs.token, nothing)
+  ].join('\n')
+
+function wordsOf<T extends string>(type: string, verbs: Verbs<T>, table: Settable): string {
   const values = settable(table).flatMap(field =>
     field.refers
       ? [`        ${field.name}) _svcctl_names ${field.refers} ;;`]
@@ -195,8 +144,8 @@ function wordsOf({ type, table, known, assigned }: Completed): string {
   )
   return `    ${type})
       case $2 in
-        verbs) echo ${words(known)} ;;
-        fields) echo ${words(assigned)} ;;
+        verbs) echo ${words([...byName(verbs).keys()])} ;;
+        fields) echo ${words(assignable(table))} ;;
         names) echo ${words(settable(table).map(({ name }) => name))} ;;
 ${values.join('\n')}
       esac ;;`
@@ -222,6 +171,13 @@ _svcctl_nodes() {
   esac
 }`
 
+type Named = readonly [name: string, { readonly type: string; readonly short?: string }]
+const optionNames = (options: readonly Named[]) =>
+  options.flatMap(([name, { short }]) => (short === undefined ? `--${name}` : [`-${short}`, `--${name}`]))
+
+const allOptions = Object.entries(optionTable)
+const valued = optionNames(allOptions.filter(([, { type }]) => type === 'string'))
+
 /** Finds the words before the one to complete. */
 const openingOfCompletion = `_svcctl() {
   local line=\${COMP_LINE:0:COMP_POINT} word previous='' current value lead='' quote=''
@@ -244,11 +200,7 @@ const openingOfCompletion = `_svcctl() {
   [[ $current == [\\"\\']* ]] && quote=\${current:0:1} current=\${current:1}
   unset 'given[-1]'
   for word in "\${given[@]}"; do
-    case $previous in
-      --tag | --batch | --until-failed | --wait | --restart) previous=''; continue ;;
-      --url | --cacert | -o | --output | --fields | --sort | --group | --order | --bmcsetup | --role | --days)
-        previous=''; continue ;;
-    esac
+    case $previous in ${valued.join(' | ')}) previous=''; continue ;; esac
     previous=$word
     [[ $word == -* ]] || plain+=("$word")
   done
@@ -266,7 +218,7 @@ export function bashCompletion(): string {
 # The words of a type: its verbs, its fields, or the values of a field.
 _svcctl_words() {
   case $1 in
-${completedTypes().map(wordsOf).join('\n')}
+${wordsOfTypes()}
   esac
 }
 ${namesOfObjects}
@@ -280,7 +232,7 @@ ${openingOfCompletion}  local type=\${plain[0]} verb=\${plain[1]} choices=''
       [[ $current == *,* ]] && lead=\${current%,*},
       choices="name $(_svcctl_words "$type" names)" ;;
     *)
-      if [[ $current == -* ]]; then choices=${words(options)}
+      if [[ $current == -* ]]; then choices=${words(optionNames(allOptions))}
       elif ((\${#plain[@]} == 0)); then choices=${words(commands)}
       elif ((\${#plain[@]} == 1)); then
         if [[ $type == completion ]]; then choices=bash

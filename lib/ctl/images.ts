@@ -1,16 +1,12 @@
-import { isObject, type JsonObject } from '../base/json.js'
+import { isObject, type JsonObject, within } from '../base/json.js'
 import { awaitResult, makeChange } from './change.js'
-import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
-import { clean, refused, wrongUsage } from './terminal.js'
-
-const tagPath = (image: string, tag: string) =>
-  `${pathOf('osimage', image)}/osimagetag/${encodeURIComponent(tag)}`
+import { changeOptions, listOptions, pathOf, type Session, type Verb, type Verbs } from './session.js'
+import { clean, wrongUsage } from './terminal.js'
 
 /** Returns the message of a pack and warns if the image cannot boot. A failed query is ignored. */
 async function packed({ controller }: Session, name: string): Promise<string> {
-  const { config } = await controller.json('GET', pathOf('osimage', name), {}).catch(() => ({ config: {} }))
-  const { osimage } = isObject(config) ? config : {}
-  const image = isObject(osimage) ? osimage[name] : undefined
+  const answer = await controller.json('GET', pathOf('osimage', name)).catch(() => ({}))
+  const image = within(answer, 'config', 'osimage')[name]
   const done = `OS image ${name} packed`
   if (!isObject(image)) return done
   const { kernelfile, initrdfile } = image
@@ -23,9 +19,8 @@ async function packed({ controller }: Session, name: string): Promise<string> {
 async function tagged({ controller }: Session, name: string, tag: string): Promise<string> {
   const done = `OS image ${name} tagged ${tag}`
   const path = `/config/osimagetag/${encodeURIComponent(name)}`
-  const { config } = await controller.json('GET', path, {}).catch(() => ({ config: {} }))
-  const { osimagetag } = isObject(config) ? config : {}
-  const held = isObject(osimagetag) ? osimagetag[tag] : undefined
+  const answer = await controller.json('GET', path).catch(() => ({}))
+  const held = within(answer, 'config', 'osimagetag')[tag]
   if (!isObject(held) || held.imagefile) return done
   return (
     `${done}; warning: it is not packed, so the tag holds no image: ` +
@@ -33,12 +28,9 @@ async function tagged({ controller }: Session, name: string, tag: string): Promi
   )
 }
 
-/**
- * Deletes an image. Without `--yes` it asks first if a directory would be removed too (rules 14.5).
- * @throws Failure 1 if the answer is no, 2 if there is no terminal to ask on
- */
+/** Deletes an image; asks first if a directory would be removed too (rules 14.5). Throws as `confirm`. */
 export async function removeImage(session: Session, name: string): Promise<void> {
-  const { terminal, controller, options } = session
+  const { controller, options } = session
   const path = `${pathOf('osimage', name)}/_delete`
   const done = `osimage ${name} deleted`
   if (options.dryrun) return makeChange(session, path, undefined, done)
@@ -46,17 +38,12 @@ export async function removeImage(session: Session, name: string): Promise<void>
   const gone = Array.isArray(directories) ? directories.map(String) : []
   const where = Array.isArray(controllers) ? controllers.filter(name => typeof name === 'string') : []
   if (gone.length === 0) return makeChange(session, path, undefined, done)
-  const nothing = 'nothing was deleted'
   // With several controllers, the directory's own controller removes it.
   const about =
     `its directory ${gone.join(', ')}` +
     `${where.length > 0 ? ` on controller ${[...new Set(where)].join(', ')}` : ''}`
-  if (!options.yes) {
-    if (!terminal.shows.in)
-      throw wrongUsage(`${nothing}: ${about} would be removed, and there is no terminal to ask on; use --yes`)
-    if (!(await terminal.confirmed(clean(`Delete OS image ${name} and ${about}? [y/N] `))))
-      throw refused(nothing)
-  }
+  const why = `${about} would be removed, and there is no terminal to ask on; use --yes`
+  await session.confirm(`Delete OS image ${name} and ${about}?`, 'nothing was deleted', why)
   await makeChange(session, path, undefined, `${done}; ${about} is removed`)
 }
 
@@ -67,12 +54,9 @@ async function fetched(
   work: '_import' | '_update' | '_push',
   body: JsonObject
 ): Promise<void> {
-  const { controller, format } = session
-  if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
-  const answer = await awaitResult(
-    session,
-    await controller.json('POST', `${pathOf('osimage', name)}/${work}`, {}, body)
-  )
+  session.refuseCsv()
+  const path = `${pathOf('osimage', name)}/${work}`
+  const answer = await awaitResult(session, await session.controller.json('POST', path, {}, body))
   const lines = Array.isArray(answer.lines) ? answer.lines.map(String) : []
   const warning = lines.find(line => line.includes(' cannot boot yet: '))
   if (warning !== undefined) session.terminal.err(`warning: ${clean(warning)}\n`)
@@ -99,7 +83,7 @@ export const withUpload = (push: Verb): Verb => ({
 const noBoot = ': its nodes cannot boot from the network; install'
 const again = ' in it, and pack it again'
 
-export const imageVerbs: Readonly<Record<string, Verb>> = {
+export const imageVerbs: Verbs = {
   pack: {
     operands: 'NAME',
     summary: 'pack the directory of an image for the nodes',
@@ -144,12 +128,9 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
     summary: 'delete a tag that nothing uses',
     options: changeOptions,
     onlyTypes: ['osimage'],
-    run: (session, _type, [name = '', tag = '']) =>
-      makeChange(
-        session,
-        `${tagPath(name, tag)}/_delete`,
-        undefined,
-        `tag ${tag} of OS image ${name} deleted`
-      )
+    run(session, _type, [name = '', tag = '']) {
+      const path = `${pathOf('osimage', name)}/osimagetag/${encodeURIComponent(tag)}/_delete`
+      return makeChange(session, path, undefined, `tag ${tag} of OS image ${name} deleted`)
+    }
   }
 }

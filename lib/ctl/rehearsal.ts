@@ -1,9 +1,8 @@
-import { isObject, type JsonObject } from '../base/json.js'
+import { type JsonObject, within } from '../base/json.js'
 import { fold } from '../node-set/fold.js'
 import { awaitResult } from './change.js'
-import { within } from './render.js'
 import { pathOf, type Session, type Verb } from './session.js'
-import { clean, Failure, refused, wrongUsage } from './terminal.js'
+import { clean, Failure, namesNone, refused, wrongUsage } from './terminal.js'
 
 const MOST_NODES = 32
 
@@ -16,7 +15,7 @@ export const rehearse: Verb = {
   onlyTypes: ['node'],
   async run(session, _type, [set = '']) {
     const names = await session.nodes(set)
-    if (names.length === 0) throw refused(`${clean(set)} names no node: nothing was done`)
+    if (names.length === 0) throw namesNone(set)
     if (names.length > MOST_NODES)
       throw wrongUsage(`${names.length} nodes are many: rehearse ${MOST_NODES} at most, one of each kind`)
     const { image, tag } = session.options
@@ -27,10 +26,7 @@ export const rehearse: Verb = {
   }
 }
 
-/**
- * Rehearses one node, with another image or tag where `other` has one; returns whether it came up well.
- * Throws Failure if it was not tried.
- */
+/** Rehearses a node with `other` image or tag; returns whether it is well. Throws Failure if not tried. */
 export async function bootsWell(session: Session, name: string, other: JsonObject): Promise<boolean> {
   const { controller, format } = session
   const answer = await controller.json('POST', `${pathOf('node', name)}/_rehearse`, {}, other)
@@ -41,8 +37,8 @@ export async function bootsWell(session: Session, name: string, other: JsonObjec
   )
   if (failure && !(failure instanceof Failure && failure.code === 1)) throw failure
   const told = await controller.json('GET', `/monitor/request/${encodeURIComponent(id)}`)
-  const record = within(within(within(told, 'monitor'), 'request'), id)
-  if (format === 'json') await session.json({ [name]: isObject(record.results) ? record.results : {} })
+  const record = within(told, 'monitor', 'request', id)
+  if (format === 'json') await session.json({ [name]: within(record.results) })
   else {
     const lines = Array.isArray(record.lines) ? record.lines.map(String) : []
     await session.lines(

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, type JsonValue, strictUtf8 } from '../base/json.js'
+import { isObject, type JsonObject, type JsonValue, objectsIn, strictUtf8, within } from '../base/json.js'
 import type { TypeName } from '../model/docs.js'
 import { base64, type Table } from '../model/field.js'
 import { describeObject, objectTypes, participles } from '../model/types.js'
@@ -33,9 +33,7 @@ export function* objectLines(table: Table, object: JsonObject, paint: Paint): Ge
       }
     } else yield `${lead}${clean(text)}${from}`
   }
-  if (!Array.isArray(interfaces)) return
-  for (const entry of interfaces.filter(isObject)) {
-    const { interface: name, ...rest } = entry
+  for (const { interface: name, ...rest } of objectsIn(interfaces)) {
     const told = Object.entries(rest).filter(([, value]) => value !== null && value !== '')
     yield `${paint('bold', clean(formatted(name)))}  ` +
       `${told.map(([key, value]) => `${clean(key)}=${clean(formatted(value))}`).join('  ')}`
@@ -65,8 +63,6 @@ function formatted(value: JsonValue | undefined): string {
   return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }
 
-const objects = (value: JsonValue | undefined) => (Array.isArray(value) ? value.filter(isObject) : [])
-
 interface PlannedChange {
   readonly type: string
   readonly name: string
@@ -75,13 +71,13 @@ interface PlannedChange {
 }
 
 const byField = (change: JsonObject, side: 'before' | 'after') =>
-  new Map(objects(change.fields).map(one => [formatted(one.field), formatted(one[side])]))
+  new Map(objectsIn(change.fields).map(one => [formatted(one.field), formatted(one[side])]))
 
 /** Describes the change of one object. A new or deleted object has one value per field. */
 function plannedChangeOf(change: JsonObject): PlannedChange {
   const [type, name, action] = [formatted(change.type), formatted(change.name), formatted(change.action)]
   const side = action === 'create' ? 'after' : action === 'delete' ? 'before' : undefined
-  const fields = objects(change.fields).flatMap(one => {
+  const fields = objectsIn(change.fields).flatMap(one => {
     const field = formatted(one.field)
     // The interfaces of a new node without a group are its own in any case.
     if (action === 'create' && /\.own$/.test(field)) return []
@@ -135,14 +131,14 @@ function* plannedChanges(changes: readonly JsonObject[]): Generator<PlannedChang
 
 /** Whether a change moves a node to another group. */
 const isMove = ({ type, action, fields }: JsonObject) =>
-  type === 'node' && action === 'update' && objects(fields).some(({ field }) => field === 'group')
+  type === 'node' && action === 'update' && objectsIn(fields).some(({ field }) => field === 'group')
 
 /** Adds the values that come and go with another group of a node, if it is one of the `first` (rules 14.7). */
 function withInherited(change: JsonObject, first: JsonValue | undefined): JsonObject {
   if (!isMove(change)) return change
-  const own = objects(change.fields)
+  const own = objectsIn(change.fields)
   const names = new Set(own.map(({ field }) => field))
-  const all = objects(objects(first).find(({ name }) => name === change.name)?.fields)
+  const all = objectsIn(objectsIn(first).find(({ name }) => name === change.name)?.fields)
   // Values of an image are shown by its name, and derived ones by what they come from.
   const isShown = (field: string) => field === '_kerneloptions' || !/^(_|osimage\.)/.test(field)
   const more = all.filter(({ field = '' }) => !names.has(field) && isShown(String(field)))
@@ -155,7 +151,7 @@ export function* dryRunLines(answer: JsonObject, paint: Paint): Generator<string
   yield clean(formatted(message))
   const alike = new Map<string, PlannedChange & { readonly names: string[] }>()
   const { first } = within(answer, 'nodes')
-  const whole = objects(changes).map(change => withInherited(change, first))
+  const whole = objectsIn(changes).map(change => withInherited(change, first))
   for (const would of plannedChanges(whole)) {
     // A new address differs from node to node, so such nodes are not folded.
     const { type, name, be, fields } = would
@@ -170,10 +166,10 @@ export function* dryRunLines(answer: JsonObject, paint: Paint): Generator<string
     for (const line of fields.flatMap(field => field.split('\n'))) yield `  ${clean(line)}`
   }
   const moved = whole.filter(isMove)
-  const looked = objects(first).length
+  const looked = objectsIn(first).length
   if (moved.length > looked)
     yield `values that come and go with the group are shown for the first ${looked} of ${moved.length} nodes`
-  for (const { service, path, diff, problem } of objects(files)) {
+  for (const { service, path, diff, problem } of objectsIn(files)) {
     if (typeof problem === 'string') {
       yield paint('bold', clean(`${formatted(service)}: its files could not be made: ${problem}`))
       continue
@@ -188,7 +184,7 @@ export function* dryRunLines(answer: JsonObject, paint: Paint): Generator<string
 
 /** Yields the boots of a node and their steps. */
 export function* bootLines(node: string, told: JsonValue | undefined, paint: Paint): Generator<string> {
-  const { boots, elsewhere } = isObject(told) ? told : {}
+  const { boots, elsewhere } = within(told)
   const step = (one: JsonObject) => {
     const { step: what, about, from, time, count, end, bytes } = one
     const parts = [time, what, about, end, typeof bytes === 'number' ? `${bytes} bytes` : null]
@@ -196,15 +192,15 @@ export function* bootLines(node: string, told: JsonValue | undefined, paint: Pai
     const words = [...parts.filter(part => (part ?? '') !== '').map(formatted), ...often]
     return clean(`  ${words.join('  ')}${(from ?? '') === '' ? '' : `  from ${formatted(from)}`}`)
   }
-  if (objects(boots).length === 0) yield `node ${clean(node)}: no boot was seen`
-  for (const { began, from, steps, omitted } of objects(boots)) {
+  if (objectsIn(boots).length === 0) yield `node ${clean(node)}: no boot was seen`
+  for (const { began, from, steps, omitted } of objectsIn(boots)) {
     yield paint('bold', clean(`node ${node}: boot of ${formatted(began)} from ${formatted(from)}`))
-    for (const one of objects(steps)) yield step(one)
+    for (const one of objectsIn(steps)) yield step(one)
     if (typeof omitted === 'number' && omitted > 0) yield `  and ${omitted} more steps`
   }
-  if (objects(elsewhere).length > 0)
+  if (objectsIn(elsewhere).length > 0)
     yield paint('bold', clean(`node ${node}: from addresses that are not its own`))
-  for (const one of objects(elsewhere)) yield step(one)
+  for (const one of objectsIn(elsewhere)) yield step(one)
 }
 
 /** Replaces the node's name and addresses, so that equal outcomes of many nodes can be folded. */
@@ -245,7 +241,7 @@ export function* outcomeLines(
 /** Formats an entry of the audit log on one line. */
 export function auditLine(line: JsonObject): string {
   const { time, who, from, action, type, name, names, before, after, counts } = line
-  const [was, is] = [isObject(before) ? before : {}, isObject(after) ? after : {}]
+  const [was, is] = [within(before), within(after)]
   const fields = [...new Set([...Object.keys(was), ...Object.keys(is)])].filter(key => key !== 'name')
   const value = (key: string) => {
     const text = (of: JsonObject) => shownValue(tableOf(String(type)), key, of[key] ?? null)
@@ -348,13 +344,6 @@ async function cannotBoot(
   })
 }
 
-/** Returns the object below these keys, or an empty one. */
-export function within(value: JsonValue | undefined, ...keys: readonly string[]): JsonObject {
-  let found = value
-  for (const key of keys) found = isObject(found) ? found[key] : undefined
-  return isObject(found) ? found : {}
-}
-
 type Values = ReadonlyMap<string, JsonValue>
 
 interface State {
@@ -380,32 +369,23 @@ async function statesOf({ controller }: Session, names: readonly string[]): Prom
 const entries = (value: JsonValue | undefined) => (Array.isArray(value) ? value : [])
 
 /** Fields that change by themselves, or are shown elsewhere. */
-const ignoredFields: ReadonlySet<string> = new Set([
-  'name',
-  'status',
-  'macaddr',
-  '_override',
-  '_running',
-  '_stale'
-])
+const ignoredFields = ['name', 'status', 'macaddr', '_override', '_running', '_stale']
 
 /** Splits a node, or the body of a change, into its values. */
 function stateOf(node: JsonObject): State {
   const { interfaces, variables, ...rest } = node
-  const isShown = (key: string) => !ignoredFields.has(key) && !key.endsWith('_source')
+  const isShown = (key: string) => !ignoredFields.includes(key) && !key.endsWith('_source')
   const fields = Object.entries(rest)
     .filter(([key]) => isShown(key))
     .map(([key, value]): [string, JsonValue] => [key, shownValue(objectTypes.node.fields, key, value)])
-  for (const [key, value] of Object.entries(isObject(variables) ? variables : {}))
-    fields.push([`variables.${key}`, value])
-  return {
-    fields: new Map(fields),
-    interfaces: new Map(
-      entries(interfaces)
-        .filter(isObject)
-        .map(({ interface: name, ...values }) => [formatted(name), new Map(Object.entries(values))])
-    )
-  }
+  const ofVariables = Object.entries(within(variables)).map(([key, value]): [string, JsonValue] => [
+    `variables.${key}`,
+    value
+  ])
+  const ofInterfaces = objectsIn(interfaces).map(
+    ({ interface: name, ...values }) => [formatted(name), new Map(Object.entries(values))] as const
+  )
+  return { fields: new Map([...fields, ...ofVariables]), interfaces: new Map(ofInterfaces) }
 }
 
 /** A side effect of a change of the group. `text` is of this node; `ofAll` is used if nodes differ. */

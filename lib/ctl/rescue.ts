@@ -1,6 +1,5 @@
-import { isObject, type JsonObject } from '../base/json.js'
+import { isObject, type JsonObject, within } from '../base/json.js'
 import { makeChange } from './change.js'
-import { within } from './render.js'
 import { changeOptions, type Session, type Verb } from './session.js'
 import { clean, namesNone, refused, wrongUsage } from './terminal.js'
 
@@ -47,15 +46,9 @@ export async function nodesWith({ controller }: Session, nodes: string, fields: 
 export const installFields = 'netboot,partscript,disklayout,localinstall,provision_method,rescue'
 
 /** Whether the next boot from the network writes to the disk (after a rescue: the boot after it). */
-export const willInstall = ({
-  netboot,
-  partscript,
-  disklayout,
-  localinstall,
-  provision_method: method
-}: JsonObject) =>
-  netboot === true &&
-  (localinstall === true ||
-    (partscript ?? '') !== '' ||
-    (disklayout ?? '') !== '' ||
-    ['kickstart', 'preseed', 'autoinstall'].includes(String(method)))
+export const willInstall = (node: JsonObject) =>
+  node.netboot === true &&
+  (node.localinstall === true ||
+    (node.partscript ?? '') !== '' ||
+    (node.disklayout ?? '') !== '' ||
+    ['kickstart', 'preseed', 'autoinstall'].includes(String(node.provision_method)))

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isObject, type JsonObject } from '../base/json.js'
+import { isObject, type JsonObject, objectsIn, within } from '../base/json.js'
 import { isBmc } from '../model/cluster-index.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { askBmcs } from './bmc-action.js'
+import type { Options } from './options.js'
 import { bootsWell } from './rehearsal.js'
-import { within } from './render.js'
 import { installFields, nodesWith, willInstall } from './rescue.js'
-import { type Options, pathOf, type Session, splitUnion, type Verb } from './session.js'
+import { pathOf, type Session, splitUnion, type Verb } from './session.js'
 import { clean, Failure, namesNone, refused, wrongUsage } from './terminal.js'
 
 /** The tag or image that nodes get, and the way to it. */
@@ -42,7 +42,7 @@ export const rollout: Verb<''> = {
   summary: 'restart nodes with another tag or image, some at a time, until some fail; again to go on',
   options: ['tag', 'image', 'batch', 'rehearse', 'until-failed', 'wait', 'restart', 'dryrun', 'yes'],
   async run(session, _type, [given = '']) {
-    const { controller, options, terminal } = session
+    const { controller, options } = session
     const plan = planOf(given, options)
     const isGroup = () => controller.json('GET', pathOf('group', given), { fields: 'name' })
     // The next request tells what else is wrong.
@@ -64,11 +64,7 @@ export const rollout: Verb<''> = {
       `${written > 0 ? `, which writes to the disks of ${written}` : ''}: ${foldOf(left)}`
     await check(session, left, plan)
     if (options.dryrun) return session.lines([clean(`dry run, nothing was changed: ${what}`)])
-    if (!options.yes) {
-      if (!terminal.shows.in)
-        throw wrongUsage('nothing was changed: there is no terminal to ask on, use --yes')
-      if (!(await terminal.confirmed(clean(`Roll out ${what}? [y/N] `)))) throw refused('nothing was changed')
-    }
+    await session.confirm(`Roll out ${what}?`, 'nothing was changed')
     const [{ name: first = '' } = {}] = left
     if (options.rehearse) await rehearse(session, first, plan.fields)
     const run = new Rollout(session, plan)
@@ -122,7 +118,7 @@ async function look(session: Session, set: string, more = ''): Promise<Seen[]> {
     const states = within(told, 'monitor', 'status')
     for (const node of await nodesWith(session, nodes, asked)) {
       const name = String(node.name)
-      const { state, since } = isObject(states[name]) ? states[name] : {}
+      const { state, since } = within(states[name])
       const isNew = isObject(node._running) && node._stale === null
       all.set(name, { name, node, isNew, state: String(state ?? ''), since: String(since ?? '') })
     }
@@ -130,10 +126,7 @@ async function look(session: Session, set: string, more = ''): Promise<Seen[]> {
   return [...all.values()]
 }
 
-/**
- * Throws Failure if the nodes cannot get the fields, would get an image that was never packed, or cannot be
- * restarted.
- */
+/** Throws Failure if the nodes cannot get the fields or be restarted, or the image was never packed. */
 async function check(session: Session, nodes: readonly Seen[], { fields, restart }: Plan): Promise<void> {
   const { controller } = session
   const without = restart === 'none' ? [] : await withoutBmc(session, nodes)
@@ -159,8 +152,9 @@ async function withoutBmc({ controller }: Session, nodes: readonly Seen[]): Prom
   const answer = isNamed ? await controller.json('GET', '/config/bmcsetup') : {}
   const setups = within(answer, 'config', 'bmcsetup')
   return nodes.filter(({ node: { bmcsetupname, interfaces } }) => {
-    const all = Array.isArray(interfaces) ? interfaces.filter(isObject) : []
-    const hasAddress = all.some(one => isBmc({ interface: String(one.interface) }) && one.ipaddress)
+    const hasAddress = objectsIn(interfaces).some(
+      one => isBmc({ interface: String(one.interface) }) && one.ipaddress
+    )
     const { username, password } = within(setups, String(bmcsetupname))
     return !hasAddress || !username || !password
   })
@@ -224,11 +218,10 @@ class Rollout {
 
   async #batch(nodes: readonly Seen[], which: string): Promise<void> {
     const { session, plan } = this
-    const { controller, terminal } = session
     const names = foldOf(nodes)
     await session.lines([clean(`batch ${which}: ${names}`)])
-    await controller.json('POST', '/config/node/_set', {}, { nodes: names, fields: plan.fields })
-    for (const warning of new Set(controller.warnings.splice(0))) terminal.err(`warning: ${clean(warning)}\n`)
+    await session.controller.json('POST', '/config/node/_set', {}, { nodes: names, fields: plan.fields })
+    session.showWarnings()
     for (const { name, node } of nodes) {
       const own = (field: string) => (node[`_${field}_source`] === 'node' ? String(node[field]) : '')
       const words = assigned(Object.fromEntries(Object.keys(plan.fields).map(field => [field, own(field)])))

@@ -1,43 +1,21 @@
-import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
+import { type JsonObject, type JsonValue, within } from '../base/json.js'
 import type { TypeName } from '../model/docs.js'
 import type { Answer, Controller, Query } from './controller.js'
-import { clean, cleanLines, noController, type Paint, paintFor, type Terminal } from './terminal.js'
+import type { Options } from './options.js'
+import {
+  clean,
+  cleanLines,
+  noController,
+  type Paint,
+  paintFor,
+  refused,
+  type Terminal,
+  wrongUsage
+} from './terminal.js'
 
 export const formats = ['text', 'json', 'csv', 'yaml'] as const
 /** The format that is requested. YAML is made from JSON here. */
 type Format = Exclude<(typeof formats)[number], 'yaml'>
-
-export interface Options {
-  readonly url?: string
-  readonly cacert?: string
-  readonly output?: string
-  readonly fields?: string
-  readonly sort?: string
-  readonly dryrun?: boolean
-  readonly yes?: boolean
-  readonly image?: string
-  readonly tag?: string
-  readonly batch?: string
-  readonly rehearse?: boolean
-  readonly 'until-failed'?: string
-  readonly wait?: string
-  readonly restart?: string
-  readonly end?: boolean
-  readonly forget?: boolean
-  readonly firmware?: boolean
-  readonly log?: boolean
-  readonly lines?: string
-  readonly shipped?: boolean
-  readonly stdin?: boolean
-  readonly oidc?: boolean
-  readonly group?: string
-  readonly order?: string
-  readonly bmcsetup?: string
-  readonly role?: string
-  readonly days?: string
-  readonly version?: boolean
-  readonly help?: boolean
-}
 
 /** One run of the client: its controller, terminal and options. */
 export class Session {
@@ -111,17 +89,45 @@ export class Session {
     return this.format === 'json' ? this.json({ message: text, ...answer }) : this.lines([clean(text)])
   }
 
+  /**
+   * Asks, unless `--yes` is given. Throws Failure 1 if the answer is no, 2 without a terminal: `nothing` says
+   * what was not done, `why` what is missing.
+   */
+  async confirm(
+    question: string,
+    nothing: string,
+    why = 'there is no terminal to ask on, use --yes'
+  ): Promise<void> {
+    const { terminal, options } = this
+    if (options.yes) return
+    if (!terminal.shows.in) throw wrongUsage(`${nothing}: ${why}`)
+    if (!(await terminal.confirmed(clean(`${question} [y/N] `)))) throw refused(nothing)
+  }
+
+  /** Shows the warnings of the controller that were not shown yet, each once. */
+  showWarnings(): void {
+    for (const warning of new Set(this.controller.warnings.splice(0)))
+      this.terminal.err(`warning: ${clean(warning)}\n`)
+  }
+
+  /** Throws Failure 2 if CSV is wanted, which the controller does not make of everything. */
+  refuseCsv(): void {
+    if (this.format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
+  }
+
   /** Resolves a name or node set to the names of its nodes, each once. */
   async nodes(set: string): Promise<string[]> {
     const all = new Set<string>()
     for (const nodes of splitUnion(set)) {
-      const { config } = await this.controller.json('GET', '/config/node', { nodes, fields: 'name' })
-      const { node } = isObject(config) ? config : {}
-      for (const name of Object.keys(isObject(node) ? node : {})) all.add(name)
+      const answer = await this.controller.json('GET', '/config/node', { nodes, fields: 'name' })
+      for (const name of Object.keys(within(answer, 'config', 'node'))) all.add(name)
     }
     return [...all]
   }
 }
+
+/** Writes a text as a cell of CSV. */
+export const csvCell = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
 
 /** Characters of a node set in one URL. */
 const mostOfSet = 8192
@@ -171,6 +177,9 @@ export interface Verb<T extends string = TypeName> {
   run(session: Session, type: T, operands: readonly string[]): Promise<void>
 }
 
+/** Verbs by name. */
+export type Verbs<T extends string = TypeName> = Readonly<Record<string, Verb<T>>>
+
 /** Returns the least and most operands of a verb. */
 export function countOf({ operands, count }: Pick<Verb, 'operands' | 'count'>): readonly [number, number] {
   const words = operands.split(' ').filter(word => word !== '')
@@ -182,7 +191,7 @@ export const listOptions = ['output', 'fields', 'sort'] as const
 export const changeOptions = ['output', 'dryrun'] as const
 
 /** Indexes verbs by both their names. */
-export const byName = <T extends string>(table: Readonly<Record<string, Verb<T>>>) =>
+export const byName = <T extends string>(table: Verbs<T>) =>
   new Map(
     Object.entries(table).flatMap(([name, verb]) =>
       [name, verb.alias ?? []].flat().map(key => [key, verb] as const)

@@ -1,11 +1,11 @@
 import { makeChange } from './change.js'
-import { listOptions, type Verb } from './session.js'
+import { listOptions, type Verbs } from './session.js'
 import { clean, wrongUsage } from './terminal.js'
 
 const pathOf = (name: string) => `/config/token/${encodeURIComponent(name)}`
 
 /** Tokens of programs (rules 5.9). */
-export const tokenVerbs: Readonly<Record<string, Verb<'token'>>> = {
+export const tokenVerbs: Verbs<string> = {
   list: {
     operands: '',
     alias: 'ls',

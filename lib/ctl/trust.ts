@@ -1,6 +1,5 @@
-import { isObject, type JsonObject } from '../base/json.js'
+import { isObject, type JsonObject, within } from '../base/json.js'
 import { makeChange } from './change.js'
-import { within } from './render.js'
 import { changeOptions, pathOf, type Session, type Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
 
@@ -16,7 +15,7 @@ export const trust: Verb = {
     if (options.firmware && !options.forget) throw wrongUsage('--firmware goes with --forget alone')
     if (options.forget) return forget(session, set)
     const answer = await session.controller.json('GET', '/config/trust', { nodes: set })
-    const nodes = Object.values(within(within(answer, 'config'), 'trust')).filter(isObject)
+    const nodes = Object.values(within(answer, 'config', 'trust')).filter(isObject)
     if (format === 'json' && !options.yes) return session.json(answer)
     if (nodes.length === 0)
       throw refused(`no node of ${set} proves anything: svcctl node set '${set}' trust=report, and start it`)
@@ -33,61 +32,38 @@ export const trust: Verb = {
       )
     const place = replaced.length === 0 ? '' : `, in the place of another TPM: ${clean(names)}`
     const machines = pending.length === 1 ? 'this machine' : `these ${pending.length} machines`
-    await confirm(session, `Trust ${machines}${place}? [y/N] `)
+    await session.confirm(`Trust ${machines}${place}?`, 'nothing was changed')
     for (const node of pending) {
-      const { name, ek, ak, seen } = node
+      const { name, ek = null, ak = null, seen = null } = node
       const path = `${pathOf('node', String(name))}/_trust`
-      await makeChange(
-        session,
-        path,
-        { ek: ek ?? null, ak: ak ?? null, seen: seen ?? null },
-        `node ${name}: its machine is trusted`
-      )
+      await makeChange(session, path, { ek, ak, seen }, `node ${name}: its machine is trusted`)
     }
   }
 }
 
 async function forget(session: Session, set: string): Promise<void> {
   const names = await session.nodes(set)
-  if (!session.options.dryrun) await confirm(session, `Forget the TPM of ${set}? [y/N] `)
+  if (!session.options.dryrun) await session.confirm(`Forget the TPM of ${set}?`, 'nothing was changed')
   for (const name of names) {
     const body = { firmware: session.options.firmware === true }
     await makeChange(session, `${pathOf('node', name)}/_distrust`, body, `node ${name}: its TPM is forgotten`)
   }
 }
 
-async function confirm({ terminal, options }: Session, question: string): Promise<void> {
-  if (options.yes) return
-  if (!terminal.shows.in) throw wrongUsage('nothing was changed: there is no terminal to ask on, use --yes')
-  if (!(await terminal.confirmed(question))) throw refused('nothing was changed')
-}
-
 /** The lines that an admin has to see before a machine is trusted. */
 function linesOf(node: JsonObject): string[] {
-  const {
-    name,
-    trust: wanted,
-    verdict,
-    pending,
-    reason,
-    time,
-    firmware,
-    secureboot,
-    ek,
-    ak,
-    enrolled,
-    pcrs
-  } = node
+  const { name, verdict, secureboot, ek, enrolled } = node
+  const waits = node.pending === true
   const lines = [
-    `${name}: trust ${wanted}, ${verdict ?? 'no quote yet'}${pending === true ? ', waits for you' : ''}`
+    `${name}: trust ${node.trust}, ${verdict ?? 'no quote yet'}${waits ? ', waits for you' : ''}`
   ]
   if (verdict === null) return lines.map(clean)
-  lines.push(`  ${reason} (${time})`)
+  lines.push(`  ${node.reason} (${node.time})`)
   const secure = secureboot === null ? 'unknown' : secureboot === true ? 'on' : 'off'
-  lines.push(`  machine   ${firmware}, Secure Boot ${secure}`)
+  lines.push(`  machine   ${node.firmware}, Secure Boot ${secure}`)
   if (enrolled !== null && enrolled !== ek) lines.push(`  enrolled  EK ${enrolled}`)
-  lines.push(`  ${enrolled === ek ? 'its TPM ' : 'new TPM '}  EK ${ek}`, `            AK ${ak}`)
-  if (pending === true && isObject(pcrs))
-    for (const [pcr, value] of Object.entries(pcrs)) lines.push(`  PCR ${pcr.padEnd(5)} ${value}`)
+  lines.push(`  ${enrolled === ek ? 'its TPM ' : 'new TPM '}  EK ${ek}`, `            AK ${node.ak}`)
+  for (const [pcr, value] of Object.entries(waits ? within(node.pcrs) : {}))
+    lines.push(`  PCR ${pcr.padEnd(5)} ${value}`)
   return lines.map(clean)
 }

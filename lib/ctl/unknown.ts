@@ -1,13 +1,14 @@
 import { runSync } from '../base/concurrency.js'
 import { ServiceError } from '../base/errors.js'
-import { isObject, type JsonObject } from '../base/json.js'
+import { isObject, type JsonObject, objectsIn, within } from '../base/json.js'
 import { parseMac } from '../model/names.js'
 import { countObjects } from '../model/types.js'
 import { evaluate, isLike } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { awaitResult, makeChange } from './change.js'
-import { dryRunLines, within } from './render.js'
-import { listOptions, type Session, type Verb } from './session.js'
+import { importAsShown } from './import.js'
+import { dryRunLines } from './render.js'
+import { csvCell, listOptions, type Session, type Verbs } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
 
 /** The orders in which machines get their names, by these fields; the list has the order of arrival. */
@@ -20,7 +21,7 @@ const orders: Readonly<Record<string, readonly string[]>> = {
 
 const textOf = (machine: JsonObject, field: string) => String(machine[field] ?? '')
 
-export const unknownVerbs: Readonly<Record<string, Verb<'unknown'>>> = {
+export const unknownVerbs: Verbs<string> = {
   list: {
     operands: '',
     alias: 'ls',
@@ -28,7 +29,7 @@ export const unknownVerbs: Readonly<Record<string, Verb<'unknown'>>> = {
     options: listOptions,
     async run(session) {
       await session.rendered('/monitor/unknown', {})
-      showWarnings(session)
+      session.showWarnings()
     }
   },
   adopt: {
@@ -58,10 +59,6 @@ export const unknownVerbs: Readonly<Record<string, Verb<'unknown'>>> = {
   }
 }
 
-function showWarnings({ controller, terminal }: Session): void {
-  for (const warning of new Set(controller.warnings.splice(0))) terminal.err(`warning: ${clean(warning)}\n`)
-}
-
 /** Creates nodes for unknown machines in one transaction (rules 4.37). Throws Failure 1 or 2. */
 async function adopt(session: Session, selector: string, nodes: string): Promise<void> {
   const { controller, options, terminal } = session
@@ -69,9 +66,9 @@ async function adopt(session: Session, selector: string, nodes: string): Promise
   const fields = orders[order]
   if (!fields) throw wrongUsage(`--order must be one of ${Object.keys(orders).join(', ')}, not ${order}`)
   const names = namesOf(nodes)
-  const { unknown } = within(await controller.json('GET', '/monitor/unknown'), 'monitor')
-  showWarnings(session)
-  const all = Object.values(isObject(unknown) ? unknown : {}).filter(isObject)
+  const unknown = within(await controller.json('GET', '/monitor/unknown'), 'monitor', 'unknown')
+  session.showWarnings()
+  const all = Object.values(unknown).filter(isObject)
   const ordered = inOrder(selected(all, selector, names, session), fields)
   if (ordered.length === 0)
     throw refused(`${clean(selector)} selects no machine without a conflict; nothing was changed`)
@@ -90,20 +87,17 @@ async function adopt(session: Session, selector: string, nodes: string): Promise
   const path = '/config/node'
   const query = { format: 'csv' }
   const told = await controller.json('POST', path, { ...query, dryrun: 'yes' }, table)
-  const changes = Array.isArray(told.changes) ? told.changes.filter(isObject) : []
-  const there = changes.filter(({ type, action }) => type === 'node' && action === 'update')
+  const there = objectsIn(told.changes).filter(({ type, action }) => type === 'node' && action === 'update')
   await refuseTaken(session, machines, names, there)
   if (options.dryrun) return makeChange(session, path, table, '', 'POST', query)
   if (!options.yes) {
     const old = dryRunLines({ ...told, changes: there, files: [] }, session.paint)
     terminal.err([...shownTable(machines, names), ...old, ''].join('\n'))
-    if (!terminal.shows.in) throw wrongUsage('nothing was changed: there is no terminal to ask on, use --yes')
     const verb = there.length === 0 ? 'Create' : there.length < names.length ? 'Create or change' : 'Change'
-    if (!(await terminal.confirmed(`${verb} ${names.length === 1 ? 'this node' : 'these nodes'}? [y/N] `)))
-      throw refused('nothing was changed')
+    const what = names.length === 1 ? 'this node' : 'these nodes'
+    await session.confirm(`${verb} ${what}?`, 'nothing was changed')
   }
-  const expect = typeof told.mark === 'string' ? told.mark : undefined
-  await makeChange(session, path, table, 'adopted', 'POST', { ...query, expect })
+  await importAsShown(session, table, told, 'adopted')
 }
 
 /** Expands the names of new nodes, in the order in which they are written. Throws Failure 2. */
@@ -172,8 +166,6 @@ const inOrder = (machines: readonly JsonObject[], fields: readonly string[]) =>
     return 0
   })
 
-const cell = (text: string) => (/[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
-
 /** The table of the new nodes, as `svcctl import` takes it. */
 function tableOf(
   machines: readonly JsonObject[],
@@ -184,16 +176,13 @@ function tableOf(
     ...{ macaddr: 'mac', serial: 'serial', uuid: 'uuid', vendor: 'maker', assettag: 'asset' },
     'BMC.macaddress': 'bmc_mac'
   }
-  const head = ['name', ...(group === undefined ? [] : ['group']), ...Object.keys(fields)]
-  const lines = machines.map((machine, i) =>
-    [
-      ...[names[i] ?? '', ...(group === undefined ? [] : [group])],
-      ...Object.values(fields).map(field => textOf(machine, field))
-    ]
-      .map(cell)
-      .join(',')
-  )
-  return [head.join(','), ...lines, ''].join('\n')
+  const ofGroup = (text: string) => (group === undefined ? [] : [text])
+  const rows = machines.map((machine, i) => [
+    ...[names[i] ?? '', ...ofGroup(group ?? '')],
+    ...Object.values(fields).map(field => textOf(machine, field))
+  ])
+  const head = ['name', ...ofGroup('group'), ...Object.keys(fields)]
+  return [head, ...rows].map(row => `${row.map(csvCell).join(',')}\n`).join('')
 }
 
 /** The fields that say which machine a node is. */
@@ -219,7 +208,7 @@ async function refuseTaken(
       throw refused(`node ${name} has a machine already, ${String(has)}: nothing was changed`)
   }
   for (const { name, fields } of there)
-    for (const { field, before, after } of Array.isArray(fields) ? fields.filter(isObject) : [])
+    for (const { field, before, after } of objectsIn(fields))
       if (ofMachine.test(String(field)) && bare(before) !== '' && bare(before) !== bare(after))
         throw refused(
           clean(

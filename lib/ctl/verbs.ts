@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
+import { isObject, type JsonObject, type JsonValue, objectsIn, within } from '../base/json.js'
 import { commands, type Part } from '../model/bmc-commands.js'
 import type { TypeName } from '../model/docs.js'
 import { clusterFields } from '../model/settings.js'
@@ -11,19 +11,22 @@ import { makeChange, reader, secretVerbs } from './change.js'
 import { consoleVerb } from './console.js'
 import { edited } from './edit.js'
 import { imageVerbs, removeImage, withUpload } from './images.js'
+import { importVerb } from './import.js'
 import { rehearse } from './rehearsal.js'
-import { auditLine, bootLines, objectLines, watchNodes, within } from './render.js'
+import { auditLine, bootLines, objectLines, watchNodes } from './render.js'
 import { installFields, nodesWith, rescue, willInstall } from './rescue.js'
 import { rollout } from './rollout.js'
-import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
+import { changeOptions, listOptions, pathOf, type Session, type Verb, type Verbs } from './session.js'
 import { clean, cleanLines, Failure, namesNone, refused, wrongUsage } from './terminal.js'
+import { tokenVerbs } from './tokens.js'
 import { trust } from './trust.js'
+import { unknownVerbs } from './unknown.js'
 import { bodyOf, type Settable } from './values.js'
 
 const manyNodes = 'many nodes are created from a table: svcctl import FILE, see docs/day.md'
 
 /** All verbs in the order of the help. Help, completion and checks use this table. */
-export const verbs: Readonly<Record<string, Verb>> = {
+export const verbs: Verbs = {
   list: {
     operands: '[SET]',
     alias: 'ls',
@@ -42,13 +45,11 @@ export const verbs: Readonly<Record<string, Verb>> = {
     async run(session, type, [name = '']) {
       if (session.format !== 'text') return session.rendered(pathOf(type, name), {})
       const { fields, sort } = session.options
-      const { config } = await session.controller.json('GET', pathOf(type, name), { fields, sort })
-      const found = isObject(config) ? config[type] : undefined
-      let isFirst = true
-      for (const object of Object.values(isObject(found) ? found : {}).filter(isObject)) {
-        if (!isFirst) await session.lines([''])
+      const answer = await session.controller.json('GET', pathOf(type, name), { fields, sort })
+      const found = Object.values(within(answer, 'config', type)).filter(isObject)
+      for (const [i, object] of found.entries()) {
+        if (i > 0) await session.lines([''])
         await session.lines(objectLines(objectTypes[type].fields, object, session.paint))
-        isFirst = false
       }
     }
   },
@@ -143,15 +144,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     options: [...changeOptions, 'yes'],
     async run(session, type, [name = '']) {
       if (type === 'node' && isNodeSet(name)) throw wrongUsage(`edit takes one node, ${name} is a node set`)
-      const path = pathOf(type, name)
-      const told = `${type} ${name}`
-      const read = async () => {
-        const { json, etag } = await session.controller.tagged('GET', path)
-        return { object: within(json, 'config', type, name), etag }
-      }
-      await edited(session, objectTypes[type], { path, told, read }, body =>
-        save(session, type, name, body, 'updated')
-      )
+      await edited(session, type, name, body => save(session, type, name, body, 'updated'))
     }
   },
   rminterface: {
@@ -186,36 +179,17 @@ export const verbs: Readonly<Record<string, Verb>> = {
       'make running nodes the same as the directory of an image; asks before it is a group'
     )
   ),
-  status: {
-    operands: '[SET]',
-    summary: 'the last state of nodes, and since when',
-    options: listOptions,
-    onlyTypes: ['node'],
-    run: (session, _type, [set]) => session.rendered('/monitor/node', { nodes: set })
-  },
-  inventory: {
-    operands: 'SET',
-    summary: 'what nodes are made of, as they reported it',
-    options: listOptions,
-    onlyTypes: ['node'],
-    run: (session, _type, [set]) => session.rendered('/monitor/inventory', { nodes: set })
-  },
-  odd: {
-    operands: 'SET',
-    summary: 'the nodes whose hardware is not like that of most of their group',
-    options: listOptions,
-    onlyTypes: ['node'],
-    run: (session, _type, [set]) => session.rendered('/monitor/odd', { nodes: set })
-  },
+  status: ofNodes('[SET]', 'the last state of nodes, and since when', '/monitor/node'),
+  inventory: ofNodes('SET', 'what nodes are made of, as they reported it', '/monitor/inventory'),
+  odd: ofNodes('SET', 'the nodes whose hardware is not like that of most of their group', '/monitor/odd'),
   why: {
     operands: 'SET',
     summary: 'why a node did not boot, and what to do',
     options: ['output'],
     onlyTypes: ['node'],
     run: (session, _type, [set = '']) =>
-      showForEach(session, set, '_why', 'why', (node, told) => {
-        const { verdict } = isObject(told) ? told : {}
-        const text = String(verdict)
+      showForEach(session, set, 'why', (node, told) => {
+        const text = String(within(told).verdict)
         // Most verdicts begin with the name, which precedes the colon already.
         const short = text.startsWith(`${node} `) ? text.slice(node.length + 1) : text
         return [`${session.paint('bold', clean(node))}: ${clean(short)}`]
@@ -227,7 +201,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     options: ['output'],
     onlyTypes: ['node'],
     run: (session, _type, [set = '']) =>
-      showForEach(session, set, '_boots', 'boots', (node, told) => bootLines(node, told, session.paint))
+      showForEach(session, set, 'boots', (node, told) => bootLines(node, told, session.paint))
   },
   reinstall: {
     operands: 'SET',
@@ -268,10 +242,18 @@ export const verbs: Readonly<Record<string, Verb>> = {
 }
 
 /** Returns the verbs of a type. */
-export const verbsOf = (type: TypeName): Record<string, Verb> =>
+export const verbsOf = (type: TypeName): Verbs =>
   Object.fromEntries(
     Object.entries(verbs).filter(([, { onlyTypes }]) => !onlyTypes || onlyTypes.includes(type))
   )
+
+/** The verb that lists what the controller tells of nodes at a path. */
+function ofNodes(operands: '[SET]' | 'SET', summary: string, path: string): Verb {
+  return {
+    ...{ operands, summary, options: listOptions, onlyTypes: ['node'] },
+    run: (session, _type, [nodes]) => session.rendered(path, { nodes })
+  }
+}
 
 /** The verb for a copy between a node and the directory of an image. */
 function transfer(verb: 'grab' | 'push', only: readonly TypeName[], summary: string): Verb {
@@ -334,19 +316,14 @@ const countOf = ({ length }: readonly string[]) => (length === 1 ? '1 node' : `$
 async function showForEach(
   session: Session,
   set: string,
-  path: string,
-  key: string,
+  key: 'why' | 'boots',
   shown: (node: string, told: JsonValue | undefined) => Iterable<string>
 ): Promise<void> {
-  if (session.format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
+  session.refuseCsv()
   const all: JsonObject = {}
   for (const node of await session.nodes(set)) {
-    const { monitor } = await session.controller.json(
-      'GET',
-      `/monitor/node/${encodeURIComponent(node)}/${path}`
-    )
-    const named = isObject(monitor) ? monitor[key] : undefined
-    const told = isObject(named) ? named[node] : undefined
+    const page = `/monitor/node/${encodeURIComponent(node)}/_${key}`
+    const told = within(await session.controller.json('GET', page), 'monitor', key)[node]
     if (session.format === 'json') all[node] = told ?? null
     else await session.lines(shown(node, told))
   }
@@ -384,9 +361,12 @@ async function save(session: Session, type: TypeName, name: string, body: JsonOb
   await session.lines(await told())
 }
 
+/** The settings of the cluster, which are set as the fields of an object. */
 export const cluster: Settable = { title: 'cluster', fields: clusterFields, newName: [] }
 
-export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
+/** Commands of one word. */
+export const plainVerbs: Verbs<''> = {
+  import: importVerb,
   nodes: {
     operands: '[SET]',
     summary: 'a short line for each node, or for those of a set',
@@ -402,8 +382,7 @@ export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
     async run(session, _type, [by]) {
       const monitor = within(await session.controller.json('GET', '/monitor/audit', { by }), 'monitor')
       if (session.format !== 'text') return session.json(monitor)
-      const { audit } = monitor
-      await session.lines((Array.isArray(audit) ? audit : []).filter(isObject).map(auditLine))
+      await session.lines(objectsIn(monitor.audit).map(auditLine))
     }
   },
   export: {
@@ -419,19 +398,17 @@ export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
   ...Object.fromEntries([['console', consoleVerb]])
 }
 
-export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
+const clusterVerbs: Verbs<string> = {
   show: {
     operands: '',
     summary: 'the settings of the cluster, its controllers and its variables',
     options: ['output'],
     async run(session) {
       const { format, controller, paint } = session
-      if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
+      session.refuseCsv()
       const answer = await controller.json('GET', '/config/cluster')
       if (format === 'json') return session.json(answer)
-      const { config } = answer
-      const shown = isObject(config) ? config.cluster : undefined
-      await session.lines(objectLines(clusterFields, isObject(shown) ? shown : {}, paint))
+      await session.lines(objectLines(clusterFields, within(answer, 'config', 'cluster'), paint))
     }
   },
   set: {
@@ -455,11 +432,14 @@ export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
   }
 }
 
+/** The verbs behind words that are no type of objects. */
+export const wordVerbs = { token: tokenVerbs, cluster: clusterVerbs, unknown: unknownVerbs }
+
 /** Shows the files of a node, failed ones first. Throws Failure 1 if one failed. */
 async function showFiles(session: Session, name: string, answer: JsonObject): Promise<void> {
   if (session.format !== 'text') return session.json(answer)
   const { files } = within(answer, 'config', 'node', name)
-  const all = (Array.isArray(files) ? files : []).filter(isObject)
+  const all = objectsIn(files)
   const bad = all.filter(file => file.problem !== undefined)
   for (const { path, owner, group, mode, problem, kind, content, text } of [...new Set([...bad, ...all])]) {
     const head = `${path}  ${owner}:${group}  ${mode}${kind === undefined ? '' : `  ${kind}`}`
@@ -471,13 +451,11 @@ async function showFiles(session: Session, name: string, answer: JsonObject): Pr
 }
 
 /**
- * Asks before an irreversible action on a node set (rules 14.5); returns the confirmed nodes as a name or
- * set. A plain name, `--yes` and a dry run need no question. `what`: `Delete`, `nothing`: `nothing was
- * deleted`.
- * @throws Failure 1 if the answer is no or the set is empty, 2 if there is no terminal to ask on
+ * Asks before an irreversible action on a node set (rules 14.5), but not about a plain name; returns the
+ * confirmed nodes as a name or set. Throws Failure 1 for an empty set, else as `confirm`.
  */
 async function confirmNodes(session: Session, set: string, what: string, nothing: string): Promise<string> {
-  const { terminal, options } = session
+  const { options } = session
   if (!isNodeSet(set)) return set
   const nodes = await session.nodes(set)
   if (nodes.length === 0) throw namesNone(set)
@@ -485,8 +463,7 @@ async function confirmNodes(session: Session, set: string, what: string, nothing
   // The action gets the confirmed names, since the set may change meanwhile.
   const named = nodes.length === 1 ? (nodes[0] as string) : fold(nodes)
   const many = countOf(nodes)
-  if (!terminal.shows.in)
-    throw wrongUsage(`${nothing}: there is no terminal to ask on about ${many}, use --yes`)
-  if (!(await terminal.confirmed(clean(`${what} ${many}: ${named}? [y/N] `)))) throw refused(nothing)
+  const why = `there is no terminal to ask on about ${many}, use --yes`
+  await session.confirm(`${what} ${many}: ${named}?`, nothing, why)
   return named
 }

@@ -60,11 +60,12 @@ export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
   }
   for (const [line, names] of kinds)
     yield `\nNodeName=${yield* asPauses(foldSliced(names))} ${line} State=UNKNOWN`
-  for (const [why, names] of [
-    [notSized, unknown],
-    ['variable "slurm_options" is no list of Word=value', unfit]
-  ] as const)
-    if (names.length > 0) yield `\n# ${why}, left out: ${yield* asPauses(foldSliced(names))}`
+  yield* leftOut(notSized, unknown)
+  yield* leftOut('variable "slurm_options" is no list of Word=value', unfit)
+}
+
+function* leftOut(why: string, names: readonly string[]): Generator<string> {
+  if (names.length > 0) yield `\n# ${why}, left out: ${yield* asPauses(foldSliced(names))}`
 }
 
 const topSwitch = 'svcd-top'
@@ -92,10 +93,7 @@ export function* slurmTopology(nodes: readonly ExportNode[]): Generator<string> 
   const named = distinct(proposed, name => name === topSwitch)
   for (const [leaf, names] of leaves)
     yield `\nSwitchName=${named.get(leaf)} Nodes=${yield* asPauses(foldSliced(names))}`
-  for (const [why, names] of [
-    ['neither switch nor rack', alone],
-    [notSized, unknown]
-  ] as const)
-    if (names.length > 0) yield `\n# ${why}, left out: ${yield* asPauses(foldSliced(names))}`
+  yield* leftOut('neither switch nor rack', alone)
+  yield* leftOut(notSized, unknown)
   if (leaves.size > 1) yield `\nSwitchName=${topSwitch} Switches=${[...named.values()].join(',')}`
 }

@@ -152,10 +152,7 @@ export class Oidc {
     })
   }
 
-  /**
-   * Returns the login, while the person has not agreed yet `pending`, or `slow` where it is asked too often.
-   * Throws as `finish`.
-   */
+  /** Returns the login; `pending` before the person agrees, `slow` if asked too often. Throws as `finish`. */
   async finishDevice(device: string, address: string): Promise<Login | 'pending' | 'slow'> {
     const [untilMs, code] = this.#opened('device', device)
     if (this.#isOver(Number(untilMs))) throw refused('the log-in is over: begin a new one')
@@ -259,26 +256,24 @@ export class Oidc {
   }
 
   /** Asks the provider what it is. Throws ProviderFault. */
-  #discover(): Promise<Provider> {
-    return this.#describe().catch(error => {
-      throw this.#faultOf(error)
-    })
-  }
-
-  async #describe(): Promise<Provider> {
+  async #discover(): Promise<Provider> {
     const { settings, ticks } = this.o
     const { oidc_issuer, oidc_ca_certificate: file, oidc_client_secret_file: secretFile } = settings
-    const ca = file === '' ? undefined : await readRegularFile(file)
-    const secret = secretFile === '' ? undefined : await readPassword(secretFile)
-    const options = requestOptions(trustFor(true, ca))
-    const issuer = new URL(oidc_issuer)
-    const server = await oauth.processDiscoveryResponse(issuer, await oauth.discoveryRequest(issuer, options))
-    const isBasic = (server.token_endpoint_auth_methods_supported ?? ['client_secret_basic']).includes(
-      'client_secret_basic'
-    )
-    const by = isBasic ? oauth.ClientSecretBasic : oauth.ClientSecretPost
-    const auth = secret === undefined ? oauth.None() : by(secret)
-    return { server, auth, options, keys: {}, untilMs: ticks() + KNOWN_MS }
+    try {
+      const ca = file === '' ? undefined : await readRegularFile(file)
+      const secret = secretFile === '' ? undefined : await readPassword(secretFile)
+      const options = requestOptions(trustFor(true, ca))
+      const issuer = new URL(oidc_issuer)
+      const answer = await oauth.discoveryRequest(issuer, options)
+      const server = await oauth.processDiscoveryResponse(issuer, answer)
+      const methods = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic']
+      const isBasic = methods.includes('client_secret_basic')
+      const by = isBasic ? oauth.ClientSecretBasic : oauth.ClientSecretPost
+      const auth = secret === undefined ? oauth.None() : by(secret)
+      return { server, auth, options, keys: {}, untilMs: ticks() + KNOWN_MS }
+    } catch (error) {
+      throw this.#faultOf(error as Error)
+    }
   }
 
   #faultOf(error: Error): ProviderFault {

@@ -45,13 +45,8 @@ const ofNodes = /^(?:profiles|comment|asset key|image name|kernel|ipmi|tags|netw
 const ofCards = /^(?:type|onboot|device|hwaddr|ipaddr|ipcidr|netmask|gateway|mtu|tags|primary|default)$/
 const ofBmcs = /^(?:username|password|ipaddr|netmask|gateway|port|write|tags|interface)$/
 const same: Readonly<Record<string, string>> = {
-  ...{
-    'ipxe template': 'default',
-    init: '/sbin/init',
-    root: 'initramfs',
-    discoverable: 'false',
-    disabled: 'false'
-  }
+  ...{ 'ipxe template': 'default', init: '/sbin/init', root: 'initramfs' },
+  ...{ discoverable: 'false', disabled: 'false' }
 }
 
 /** Puts a map over another one as Warewulf does: maps are merged, lists joined, texts replaced. */
@@ -98,10 +93,11 @@ export function readWarewulf(text: string, plan: Plan, mostSteps = MOST_STEPS): 
     const own = today(mapOf(given))
     // Up to 4.5 a node without profiles had this one.
     const byDefault = 'WW_INTERNAL' in file && profiles.has('default') ? ['default'] : []
-    const listed = listOf(own.profiles, /,/)
-    const names = cleaned(listed.length > 0 ? listed : byDefault)
-    const key = JSON.stringify(listed.length > 0 ? listed : byDefault)
-    const order = orders.get(key) ?? cleaned(expanded(listed.length > 0 ? listed : byDefault, new Set()))
+    const itsOwn = listOf(own.profiles, /,/)
+    const listed = itsOwn.length > 0 ? itsOwn : byDefault
+    const names = cleaned(listed)
+    const key = JSON.stringify(listed)
+    const order = orders.get(key) ?? cleaned(expanded(listed, new Set()))
     orders.set(key, order)
     const below =
       combined.get(key) ??

@@ -96,7 +96,7 @@ export class Audit {
 
   /** Returns the last 200 lines, newest first (rules 6.11). Throws 503 when they cannot be read. */
   async last(by: 'users' | 'machines'): Promise<AuditLines> {
-    return { lines: await (by === 'users' ? this.#users : this.#machines).last(mostRead) }
+    return { lines: await (by === 'users' ? this.#users : this.#machines).last() }
   }
 
   /** Logs what was omitted, and tries once more to write the waiting lines. */
@@ -211,13 +211,11 @@ class RotatedLog {
     return problem === '' ? '' : `the audit log cannot be written: ${problem}`
   }
 
-  /** Returns the last lines, newest first, including those of the rotated file if needed. */
-  async last(most: number): Promise<object[]> {
+  /** Returns the last 200 lines, newest first, including those of the rotated file if needed. */
+  async last(): Promise<object[]> {
     const lines: object[] = []
-    for (const file of [this.file, `${this.file}.1`]) {
-      if (lines.length >= most) break
-      await unlessMissing(addLast(file, lines, most), undefined)
-    }
+    for (const file of [this.file, `${this.file}.1`])
+      if (lines.length < mostRead) await unlessMissing(addLast(file, lines), undefined)
     return lines
   }
 
@@ -293,8 +291,8 @@ class RotatedLog {
   }
 }
 
-/** Adds the last lines of a file, newest first, up to `most`; damaged lines are skipped. */
-async function addLast(file: string, lines: object[], most: number): Promise<void> {
+/** Adds the last lines of a file, newest first, up to 200; damaged lines are skipped. */
+async function addLast(file: string, lines: object[]): Promise<void> {
   let shownBytes = 0
   for await (const line of lastLines(file)) {
     const fits = line.isWhole && shownBytes + line.bytes <= mostShownBytes
@@ -302,7 +300,7 @@ async function addLast(file: string, lines: object[], most: number): Promise<voi
     if (entry === undefined) continue
     if (fits) shownBytes += line.bytes
     lines.push(entry)
-    if (lines.length >= most) return
+    if (lines.length >= mostRead) return
   }
 }
 
@@ -348,14 +346,6 @@ function* counts(changes: readonly Change[]) {
   return found
 }
 
-interface ChangeEntry {
-  readonly action: string
-  readonly type: string
-  readonly name: string
-  readonly before?: Record<string, unknown>
-  readonly after?: Record<string, unknown>
-}
-
 const objectEntry = (change: Change) => ({ action: actionOf(change), type: change.type, name: change.name })
 
 /** The entry for objects that changed in the same way. */
@@ -396,7 +386,7 @@ function commonValues(a: Readonly<Record<string, unknown>>, b: Readonly<Record<s
 }
 
 /** Returns the entry of one object, with only the fields that differ. */
-function changeEntry(change: Change): ChangeEntry {
+function changeEntry(change: Change) {
   const { type, before, after } = change
   const keys = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(
     key => !same(fieldOf(before, key), fieldOf(after, key))
@@ -405,8 +395,8 @@ function changeEntry(change: Change): ChangeEntry {
     Object.fromEntries(keys.filter(key => doc[key] !== undefined).map(key => [key, doc[key]]))
   return {
     ...objectEntry(change),
-    ...(before ? { before: only(masked(type, before)) } : {}),
-    ...(after ? { after: only(masked(type, after)) } : {})
+    before: before && only(masked(type, before)),
+    after: after && only(masked(type, after))
   }
 }
 
@@ -429,8 +419,7 @@ interface LastLine {
 
 /**
  * Yields the lines at the end of a file, last one first, from its last 16 MiB. Text after the last newline is
- * skipped, as it may still be being written. Reads a block only when its lines are needed. Throws as `open`
- * and `read` do.
+ * skipped, as it may still be being written. Throws as `open` and `read` do.
  */
 export async function* lastLines(file: string): AsyncGenerator<LastLine, void, undefined> {
   const handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)

@@ -151,38 +151,18 @@ export function addStep(boot: Boot, step: Step): void {
 
 /** A step in compact form; `from` is empty where it equals that of the boot. */
 type Row = [
-  step: StepName,
-  about: string,
-  from: string,
-  time: number,
-  ...(
-    | []
-    | [last: number, count: number]
-    | [last: number, count: number, end: FileDelivery['end'], bytes: number, of: number]
-  )
+  ...[step: StepName, about: string, from: string, time: number, last?: number, count?: number],
+  ...[end?: FileDelivery['end'], bytes?: number, of?: number]
 ]
 
 /** Encodes a boot as text. */
 export function encode({ began, from, steps, omitted, proven, started, given }: Boot): string {
-  const rows = steps.map(
-    ({ step, about, from: by, time, last, count, end, bytes, bytesTotal }): Row => [
-      step,
-      about,
-      by === from ? '' : by,
-      time - began,
-      ...(end !== undefined
-        ? ([last - began, count, end, bytes ?? 0, bytesTotal ?? 0] as [
-            number,
-            number,
-            FileDelivery['end'],
-            number,
-            number
-          ])
-        : count > 1
-          ? ([last - began, count] as [number, number])
-          : ([] as []))
-    ]
-  )
+  const rows = steps.map(({ step, about, from: by, time, last, count, end, bytes = 0, bytesTotal = 0 }) => {
+    const row: Row = [step, about, by === from ? '' : by, time - began]
+    if (count > 1 || end !== undefined) row.push(last - began, count)
+    if (end !== undefined) row.push(end, bytes, bytesTotal)
+    return row
+  })
   return JSON.stringify([began, from, omitted, proven, started, given ?? null, rows])
 }
 

@@ -31,12 +31,6 @@ interface Pending {
 /** Whether a reader sees a node. */
 type Sees = (node: string) => boolean
 
-/** The events that a reader gets; with `sees`, those about one node alone that it sees. */
-interface Sight {
-  readonly isAdmin: boolean
-  readonly sees?: Sees
-}
-
 interface EventsOptions {
   /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
@@ -93,7 +87,7 @@ export class Events {
       this.#pending.clear()
       this.#dropBuffer()
     }
-    this.#timer ??= setTimeout(() => this.#flush(), this.options.batchMs ?? 100).unref()
+    this.#flushSoon()
   }
 
   /** Returns the ID of the last event: a client that loads everything now and follows from it misses none. */
@@ -103,19 +97,30 @@ export class Events {
   }
 
   /** Returns a reader after the event `lastId`, else from now on. Admins see more, `sees` nodes alone. */
-  reader(lastId: string | undefined, role: string, sees?: Sees): EventReader {
+  reader(lastId: string | undefined, role: string, sees?: Sees) {
     const [run, number] = lastId?.split('-') ?? []
     const seq = run === this.#run && /^\d{1,15}$/.test(number ?? '') ? Number(number) : -1
     const isKnown = seq >= this.#first - 1 && seq <= this.#last
-    const from = isKnown ? seq : this.#last
-    const begins = `retry: 2000\n\n${this.#special(from, 'begin', { role })}`
-    const reset = isKnown || lastId === undefined ? '' : this.#special(from, 'reset')
-    return new EventReader(
-      this,
-      from,
-      { isAdmin: role === 'admin', ...(sees ? { sees } : {}) },
-      begins + reset
-    )
+    let seen = isKnown ? seq : this.#last
+    const reset = isKnown || lastId === undefined ? '' : this.#special(seen, 'reset')
+    let begins = `retry: 2000\n\n${this.#special(seen, 'begin', { role })}${reset}`
+    return {
+      /** A comment, which readers ignore. */
+      keepAlive: ': \n\n',
+      /** Returns the next events in the format of the stream; '' for none. */
+      next: (): string => {
+        const first = begins
+        begins = ''
+        if (first !== '') return first
+        for (;;) {
+          const { to, text } = this.#after(seen, role === 'admin', sees)
+          const isEnd = to === seen
+          seen = to
+          if (text !== '' || isEnd) return text
+        }
+      },
+      follow: (wake: () => void) => this.follow(wake)
+    }
   }
 
   /** Calls `wake` whenever there are new events; returns a function that ends that. */
@@ -132,8 +137,11 @@ export class Events {
     return this.#followers.size
   }
 
-  /** Returns the events after `from`, and the number of the last one; a reset if `from` was dropped. */
-  after(from: number, { isAdmin, sees }: Sight): { readonly to: number; readonly text: string } {
+  /**
+   * Returns the events after `from`, and the number of the last one; a reset if `from` was dropped. With
+   * `sees`, the events about one node alone that it sees.
+   */
+  #after(from: number, isAdmin: boolean, sees?: Sees): { readonly to: number; readonly text: string } {
     if (from < this.#first - 1) return { to: this.#last, text: this.#special(this.#last, 'reset') }
     if (from >= this.#last) return { to: from, text: '' }
     const joined = sees ? undefined : this.#lastChunks.get(isAdmin)
@@ -171,6 +179,10 @@ export class Events {
     this.#first = this.#last + 1
   }
 
+  #flushSoon(): void {
+    this.#timer ??= setTimeout(() => this.#flush(), this.options.batchMs ?? 100).unref()
+  }
+
   /** Makes events of what is pending, a bounded number in one turn. */
   #flush(): void {
     this.#timer = undefined
@@ -181,8 +193,7 @@ export class Events {
       const told = tell()
       if (told) this.#append(kind, told)
     }
-    if (this.#pending.size > 0)
-      this.#timer = setTimeout(() => this.#flush(), this.options.batchMs ?? 100).unref()
+    if (this.#pending.size > 0) this.#flushSoon()
     for (const wake of this.#followers) wake()
   }
 
@@ -211,31 +222,4 @@ export class Events {
 }
 
 /** One reader: its position among the events. */
-export class EventReader {
-  constructor(
-    private readonly events: Events,
-    private seen: number,
-    private readonly sight: Sight,
-    private begins: string
-  ) {}
-
-  /** A comment, which readers ignore. */
-  readonly keepAlive = ': \n\n'
-
-  /** Returns the next events in the format of the stream; '' for none. */
-  next(): string {
-    const { begins } = this
-    this.begins = ''
-    if (begins !== '') return begins
-    for (;;) {
-      const { to, text } = this.events.after(this.seen, this.sight)
-      const isEnd = to === this.seen
-      this.seen = to
-      if (text !== '' || isEnd) return text
-    }
-  }
-
-  follow(wake: () => void): () => void {
-    return this.events.follow(wake)
-  }
-}
+export type EventReader = ReturnType<Events['reader']>

@@ -81,10 +81,7 @@ export class NodeStatus {
     return status
   }
 
-  /**
-   * Records a state; resolves once it is stored. Rejects with StoreError if it cannot be stored, and with 503
-   * if it reports too often for a shared store.
-   */
+  /** Records a state; resolves once it is stored. Rejects with StoreError, and with 503 above its rate. */
   async report(node: string, state: string): Promise<void> {
     const kept = this.#of(node)
     if (this.#records.isShared) this.#reportRate.takeOrThrow(node)
@@ -155,14 +152,25 @@ export class NodeStatus {
     return reason === null || this.#newsRate.take(node)
   }
 
-  /** Deletes a node: at once for readers, on disk now or as soon as possible. Never throws. */
-  async drop(node: string): Promise<void> {
-    if (this.#nodes.delete(node)) await this.#records.rewrite(node)
+  /** Drops the states of a node, as `rename` does. */
+  drop(node: string): Promise<void> {
+    return this.rename(node, undefined)
   }
 
-  /** Renames a node: at once for readers, on disk now or as soon as possible. Never throws. */
-  async rename(node: string, to: string): Promise<void> {
-    if (node !== to && this.#move(node, to)) await this.#records.rewrite(node, to)
+  /** Renames a node, or drops it: at once for readers, on disk now or as soon as possible. Never throws. */
+  async rename(node: string, to: string | undefined): Promise<void> {
+    const kept = this.#nodes.get(node)
+    if (!kept || node === to) return
+    this.#nodes.delete(node)
+    if (to === undefined) return this.#records.rewrite(node)
+    // Both names exist if a controller crashed between the change of the node and this move.
+    const there = this.#nodes.get(to)?.history ?? []
+    // Reports that are being written move along.
+    kept.history = lastReports([...there, ...kept.history].sort(byTime))
+    // The reason contains the old name.
+    kept.reason = null
+    this.#nodes.set(to, kept)
+    await this.#records.rewrite(node, to)
   }
 
   /** Whether the last write succeeded, and if not, why. */
@@ -172,20 +180,13 @@ export class NodeStatus {
 
   /** Applies committed changes: renamed and deleted nodes take their states along. */
   follow(changes: readonly Change[]): void {
-    for (const { type, name, after } of changes) {
-      if (type !== 'revoked' || !after) continue
-      const { renamed } = after as RevokedDoc
-      void (renamed === undefined ? this.drop(name) : this.rename(name, renamed))
-    }
+    for (const { type, name, after } of changes)
+      if (type === 'revoked' && after) void this.rename(name, (after as RevokedDoc).renamed)
   }
 
   /** Repairs names after a crash between the change of a node and the change of its states. */
   async catchUp(view: View): Promise<void> {
-    for (const node of [...this.#nodes.keys()]) {
-      const now = currentName(view, node)
-      if (now === undefined) await this.drop(node)
-      else await this.rename(node, now)
-    }
+    for (const node of [...this.#nodes.keys()]) await this.rename(node, currentName(view, node))
   }
 
   close(): Promise<void> {
@@ -210,20 +211,6 @@ export class NodeStatus {
     const kept = this.#nodes.get(node) ?? { history: [], reason: null }
     this.#nodes.set(node, kept)
     return kept
-  }
-
-  /** Returns false if nothing is known of the node. Reports that are being written move along. */
-  #move(node: string, to: string): boolean {
-    const kept = this.#nodes.get(node)
-    if (!kept) return false
-    // Both names exist if a controller crashed between the change of the node and this move.
-    const there = this.#nodes.get(to)?.history ?? []
-    kept.history = lastReports([...there, ...kept.history].sort(byTime))
-    // The reason contains the old name.
-    kept.reason = null
-    this.#nodes.delete(node)
-    this.#nodes.set(to, kept)
-    return true
   }
 
   *#eventsOf(node: string): Generator<StatusRecord> {

@@ -149,14 +149,11 @@ export class Overview {
   }
 }
 
-interface WatchedParts {
-  readonly model: Pick<Model, 'view' | 'cluster'>
+interface WatchedParts extends OverviewSources {
   readonly status: NodeStatus
   readonly boots: Boots
   readonly health: Health
   readonly odd: { onChange: (node: string) => void }
-  readonly oddOf: OverviewSources['oddOf']
-  readonly trustOf: OverviewSources['trustOf']
   subscribe(listener: (changes: readonly Change[]) => void): void
 }
 
@@ -164,11 +161,8 @@ interface WatchedParts {
 const listedTypes: ReadonlySet<string> = new Set([...typeNames, 'osimagetag', 'pack', 'cluster'])
 
 /** Connects all parts to the event stream (rules 6.9). A boot script calls this: data is looked up later. */
-export function connectEvents(
-  events: Events,
-  { model, status, boots, health, odd, oddOf, trustOf, subscribe }: WatchedParts
-): void {
-  const watched = { model, status, boots, oddOf, trustOf }
+export function connectEvents(events: Events, { health, odd, subscribe, ...watched }: WatchedParts): void {
+  const { status, boots } = watched
   const ofNode = (node: string) =>
     events.notify('node', node, () => nodeRow(watched, node) ?? { name: node, gone: true })
   status.onChange = ofNode

@@ -38,8 +38,8 @@ interface VerdictRule {
   readonly remedy: string
   /** The remedy once the cause is gone. */
   readonly remedyIfGone?: string
-  /** Returns what was seen of this node if the rule applies. */
-  readonly verdict: (facts: Facts) => string | undefined
+  /** Returns what was seen of this node if the rule applies; else anything that is false. */
+  readonly verdict: (facts: Facts) => string | false | undefined
 }
 
 const nothingMore = 'nothing more is to be done: the node asks again by itself, or start it anew'
@@ -88,7 +88,7 @@ export const verdictRules: readonly VerdictRule[] = [
       const { needsTrust, trust, boot } = facts
       const isLast =
         trust && Date.parse(trust.time) >= timeOf(newest(boot?.steps, 'script', 'install', 'report'))
-      return needsTrust && isLast ? distrust(facts) : undefined
+      return needsTrust && isLast && distrust(facts)
     }
   },
   {
@@ -132,7 +132,7 @@ export const verdictRules: readonly VerdictRule[] = [
       'set its MAC (svcctl node set NODE macaddr=MAC), choose the node in the menu at its console, or ' +
       'set switch and port for detection',
     verdict: ({ node, boot, macs }) =>
-      boot || macs.length > 0 ? undefined : `${node} has no MAC, so no machine can be it`
+      !boot && macs.length === 0 && `${node} has no MAC, so no machine can be it`
   },
   {
     id: 'nothing-asked',
@@ -154,9 +154,9 @@ export const verdictRules: readonly VerdictRule[] = [
     observation: "the DHCP server lent an address to the node's MAC, and no boot script was asked for",
     remedy: 'look at the console whether iPXE was loaded, and at [http] url whether the node can reach it',
     verdict: ({ node, boot, leased }) =>
-      boot || leased === undefined
-        ? undefined
-        : `${node} got the address ${leased} by DHCP and then asked for no boot script`
+      !boot &&
+      leased !== undefined &&
+      `${node} got the address ${leased} by DHCP and then asked for no boot script`
   },
   {
     id: 'never-asked',
@@ -165,9 +165,7 @@ export const verdictRules: readonly VerdictRule[] = [
       'look whether it has power, whether it boots from the network first, ' +
       'and whether its wire leads to the DHCP server',
     verdict: ({ node, boot, macs }) =>
-      boot
-        ? undefined
-        : `no machine with the MAC of ${node} (${macs.join(', ')}) ever asked for a boot script`
+      !boot && `no machine with the MAC of ${node} (${macs.join(', ')}) ever asked for a boot script`
   },
   {
     id: 'template-fault',
@@ -243,8 +241,7 @@ export const verdictRules: readonly VerdictRule[] = [
       return disk &&
         disk.last >= timeOf(newest(boot?.steps, 'script', 'running', 'report')) &&
         now - disk.last > stepMs
-        ? `${node} was told to boot from its disk at ${seenAt(disk)}, ` +
-            'and its system has not reported since'
+        ? `${node} was told to boot from its disk at ${seenAt(disk)}, and its system has not reported since`
         : undefined
     }
   },
@@ -273,10 +270,8 @@ export const verdictRules: readonly VerdictRule[] = [
       const { node, macs, now } = facts
       const sent = lastBeforeKernel(facts, 'initramfs')
       return sent && now - sent.last > kernelMs
-        ? `the kernel of ${node} was sent at ${seenAt(sent)} ` +
-            'and nothing came after ' +
-            `it: the initramfs found no interface with MAC ${macs.join(' or ')}, ` +
-            'or the kernel did not start'
+        ? `the kernel of ${node} was sent at ${seenAt(sent)} and nothing came after ` +
+            `it: the initramfs found no interface with MAC ${macs.join(' or ')}, or the kernel did not start`
         : undefined
     }
   },
@@ -411,13 +406,13 @@ export const verdictRules: readonly VerdictRule[] = [
     id: 'trust-reported',
     observation: 'the node runs, and its last quote was not good; with `trust` = report that stops nothing',
     remedy: 'svcctl node trust NODE shows what it proved; docs/trust.md tells what each reason means',
-    verdict: facts => (isUp(facts) ? distrust(facts) : undefined)
+    verdict: facts => isUp(facts) && distrust(facts)
   },
   {
     id: 'image-changed',
     observation: 'the node runs well, and would get something else if it were started anew',
     remedy: 'start it anew when it may be',
-    verdict: facts => (isUp(facts) && isStale(facts.running, facts.wouldInstall) ? runs(facts) : undefined)
+    verdict: facts => isUp(facts) && isStale(facts.running, facts.wouldInstall) && runs(facts)
   },
   {
     id: 'all-well',
@@ -474,8 +469,7 @@ interface Verdict {
 /**
  * Returns the rule that applies, and one sentence with verdict and remedy. If another machine may have asked
  * in the node's name, the verdict on the authenticated boot comes first, and the other follows (rules 6.7).
- * A kernel that Secure Boot would refuse is told
- * beside it (rules 15.13). The lines of its console that explain it come last.
+ * A kernel that Secure Boot would refuse is told beside it (rules 15.13), and the lines of its console last.
  */
 export function why(facts: Facts): Verdict {
   const found = wholeVerdict(facts)
@@ -499,7 +493,7 @@ function wholeVerdict(facts: Facts): Verdict {
 function firstVerdict(facts: Facts): Verdict {
   for (const { id, remedy, remedyIfGone, verdict } of verdictRules) {
     const text = verdict(facts)
-    if (text === undefined) continue
+    if (!text) continue
     const see = `docs/troubleshooting.md#${id}`
     const isRight = remedyIfGone !== undefined && text.endsWith(causeGone)
     const todo = (isRight ? remedyIfGone : remedy).replaceAll('NODE', facts.node)

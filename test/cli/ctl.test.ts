@@ -1061,6 +1061,8 @@ t.test('completion for bash', async t => {
     ['svcd ctl node p', 'preview push power'],
     [`${program} node set node0`, 'node001 node002'],
     ['svcctl --url http://x node set node001 netb', 'netboot= netboot_once='],
+    ['svcctl --image debian node p', 'preview push power'],
+    ['svcctl -n 5 node p', 'preview push power'],
     ['svcctl node set node001 netboot=', 'yes no'],
     [`${program} node add node003 group=`, 'compute'],
     ['svcctl node power node001 o', 'on off'],
