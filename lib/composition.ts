@@ -18,7 +18,7 @@ import type { FileMedium } from './store/files/medium.js'
 import type { FirstRecords, OpenRecords } from './store/records.js'
 import type { RoleListener } from './store/role.js'
 import type { StoreOptions } from './store/start.js'
-import type { Sources } from './unknown/list.js'
+import type { UnknownSources } from './unknown/list.js'
 import type { UnknownMachines } from './unknown/machines.js'
 
 /** The events that concern a part. */
@@ -127,7 +127,7 @@ export interface StartedPeers {
   /** The audit logs of all controllers. */
   readonly audit: Pick<Audit, 'last'>
   /** The unknown machines of the other controllers. */
-  readonly unknown: NonNullable<Sources['others']>
+  readonly unknown: NonNullable<UnknownSources['others']>
   readonly services: SharedServices
   readonly routes: readonly ApiRoute[]
   readonly server: Pick<ServerOptions<Caller>, 'handedOnFor' | 'elsewhere'>

@@ -74,7 +74,6 @@ import { Templates } from './template/templates.js'
 import { readAuthorities } from './trust/authorities.js'
 import { TrustKeys } from './trust/keys.js'
 import { readRecord, Trust } from './trust/trust.js'
-import { UnknownList } from './unknown/list.js'
 import { UnknownMachines } from './unknown/machines.js'
 import { BmcScan } from './unknown/scan.js'
 import { version } from './version.js'
@@ -215,11 +214,11 @@ async function buildParts(base: DaemonBase): Promise<Parts & { readonly between:
     ...working,
     ...{ ...install, trust, services, ...monitor, between },
     audit: between?.audit ?? audit,
-    unknown: new UnknownList({
+    unknown: {
       own: working.unknown,
       ...(between ? { others: between.unknown } : {}),
-      ...(detection ? { ports: macs => detection.places(macs) } : {})
-    }),
+      ...(detection ? { ports: (macs: readonly string[]) => detection.places(macs) } : {})
+    },
     record: audit.record.bind(audit),
     site: peers
   }

@@ -30,7 +30,7 @@ import type { Rehearsals } from '../rehearsal/rehearsals.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
 import type { Trust } from '../trust/trust.js'
-import type { UnknownList } from '../unknown/list.js'
+import type { UnknownSources } from '../unknown/list.js'
 import type { BmcScan } from '../unknown/scan.js'
 import type { Schema } from './schema.js'
 
@@ -68,7 +68,7 @@ export interface Parts {
   readonly consoles: Consoles
   readonly metrics: Metrics
   readonly site: Site | undefined
-  readonly unknown: UnknownList
+  readonly unknown: UnknownSources
   readonly scan: BmcScan
   readonly rehearsals: Rehearsals
   /** Adds a change outside the model to the audit log. */

@@ -1,8 +1,8 @@
-import { runFairly } from '../base/concurrency.js'
+import { asPauses, runFairly } from '../base/concurrency.js'
 import { clip } from '../base/log.js'
 import { layoutProblems } from '../disk-layout/check.js'
 import type { RemovedDirectory } from '../image/tree-reconciler.js'
-import { ChangeDigest } from '../model/change-digest.js'
+import { digestChanges } from '../model/change-digest.js'
 import { type Difference, differences } from '../model/differences.js'
 import type { Docs } from '../model/docs.js'
 import { findImpact, type Impact } from '../model/impact.js'
@@ -139,11 +139,7 @@ function dryRunAnswer(
     .join('')
   const changes = all.filter(({ type }) => shownTypes.has(type))
   function* text(): Generator<string> {
-    const mark = new ChangeDigest()
-    for (const change of all) {
-      yield ''
-      mark.add(change)
-    }
+    const mark = yield* asPauses(digestChanges(all))
     yield `{"message":${JSON.stringify(
       `${changeCounts(changes)}${impactText(changes, felt)}${disks}${removed}`
     )},"changes":[`
@@ -156,7 +152,7 @@ function dryRunAnswer(
     }
     yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},` +
       `"nodes":${JSON.stringify({ count: felt.count, first: felt.examples })}` +
-      `${directoriesJson(directories)},"mark":"${mark.text}"}`
+      `${directoriesJson(directories)},"mark":"${mark}"}`
   }
   return { status: 200, json: { [Symbol.iterator]: text } }
 }

@@ -1,5 +1,5 @@
 import { asPauses, runFairly } from '../base/concurrency.js'
-import { anObject, base64, boolean, checked, passes, sha256 } from '../model/field.js'
+import { anObject, base64, boolean, matching, sha256 } from '../model/field.js'
 import { ekOf } from '../model/trust.js'
 import { longestQuote } from '../trust/evidence.js'
 import { firmwareText } from '../trust/firmware.js'
@@ -10,10 +10,7 @@ import { nodesFor, nodesQuery } from './node-sets.js'
 import { bodyOf, get, post, script } from './row.js'
 import { at, object, orNull, ref, string, time, word } from './schema.js'
 
-const hexText = checked(
-  'hexadecimal digits in lower case',
-  passes(value => /^[\da-f]{2,200}$/.test(value))
-)
+const hexText = matching('hexadecimal digits in lower case', /^[\da-f]{2,200}$/)
 /** Bytes that a body has at least if two keys, a quote and its signature are in it, whatever the log is. */
 const shortest = 512
 const about = { about: 'node {node}' } as const

@@ -1,6 +1,6 @@
 import { runFairly } from '../base/concurrency.js'
 import { objectName } from '../model/field.js'
-import { unknownIn } from '../unknown/list.js'
+import { seenMachines, unknownIn } from '../unknown/list.js'
 import { type ApiRoute, actorOf, type Parts } from './context.js'
 import { acknowledge, acknowledgement } from './jobs.js'
 import { type Listing, listed, listQuery } from './listing.js'
@@ -47,7 +47,7 @@ export function unknownRoutes({ model, unknown, scan }: Parts): ApiRoute[] {
       query: listQuery,
       output: at(listing.place, machine),
       handler: async request => {
-        const { machines, missing, ports } = await unknown.seen(request)
+        const { machines, missing, ports } = await seenMachines(unknown, request)
         const found = await runFairly(unknownIn(model.view, machines, ports), request)
         const entries = found.map(one => ({
           name: one.count > 0 ? String(one.mac) : String(one.bmc),

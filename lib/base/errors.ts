@@ -21,6 +21,11 @@ export class ServiceError extends Error {
 
 /** 400: the request itself, or what it asks for, breaks a rule. */
 export const badRequest = (message: string, code?: CodeOf<400>) => coded(400, message, code)
+/** Returns `badRequest` for one thing, whose name begins each message. */
+export const refusalsOf =
+  (name: string) =>
+  (why: string, code: CodeOf<400> = 'invalid-field') =>
+    badRequest(`${name}: ${why}`, code)
 /** 401: no valid credential where one is needed. */
 export const unauthorized = (message: string, code?: CodeOf<401>) => coded(401, message, code)
 /** 403: a valid credential that may not do this. */

@@ -1,3 +1,4 @@
+import { addTo } from '../base/lists.js'
 import type { InventoryDisk } from '../inventory/shape.js'
 import { layoutOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
@@ -109,6 +110,6 @@ export function layoutProblems(
 /** Returns one sentence for all nodes that have the same problem. */
 function folded(problems: readonly (readonly [node: string, why: string])[]): string[] {
   const found = new Map<string, string[]>()
-  for (const [name, why] of problems) found.set(why, [...(found.get(why) ?? []), name])
+  for (const [name, why] of problems) addTo(found, why, name)
   return [...found].map(([why, names]) => `${fold(names)}${names.length > 1 ? ': each' : ''} ${why}`)
 }

@@ -1,10 +1,12 @@
 import { type DataOf, flag, integer, maps, text, texts } from '../base/variables.js'
 import {
+  contentsOf,
   type DiskDoc,
   type DisklayoutDoc,
   leastMembers,
   mebibytes,
-  type PartitionDoc
+  type PartitionDoc,
+  partitionsOf
 } from '../model/types/disklayout.js'
 
 const content = {
@@ -92,8 +94,6 @@ function needed(sizes: readonly (number | string)[], rest: number): number {
 const sizeOf = ({ use, size }: PartitionDoc): number | string =>
   mebibytes(size) ?? (use === 'bios_grub' ? 1 : use === undefined ? (size ?? 'rest') : efiMib)
 
-const partitionsOf = ({ disks = [] }: DisklayoutDoc) => disks.flatMap(({ partitions = [] }) => partitions)
-
 /** Returns MiB that each disk needs for the group that this partition is in, if nothing else is in it. */
 function groupNeeds(disk: DiskDoc, one: PartitionDoc, layout: DisklayoutDoc): number {
   const group = layout.volumegroups?.find(({ name }) => name === one.volumegroup)
@@ -134,27 +134,20 @@ const once = (words: readonly string[]) => [...new Set(words)]
 const makers: Readonly<Record<string, string>> = { swap: 'mkswap' }
 
 /** Returns the names of the secrets that a layout needs; none without one. */
-export function layoutSecrets(layout: DisklayoutDoc | undefined): string[] {
-  if (!layout) return []
-  const volumes = (layout.volumegroups ?? []).flatMap(({ volumes = [] }) => volumes)
-  return once([...partitionsOf(layout), ...volumes].flatMap(({ secret }) => secret ?? []))
-}
+export const layoutSecrets = (layout: DisklayoutDoc | undefined): string[] =>
+  once(layout ? contentsOf(layout).flatMap(({ secret }) => secret ?? []) : [])
 
 /** Returns the names of the secrets that are recovery keys, which no node gets; none without a layout. */
-export function sealedSecrets(layout: DisklayoutDoc | undefined): string[] {
-  if (!layout) return []
-  const volumes = (layout.volumegroups ?? []).flatMap(({ volumes = [] }) => volumes)
-  return once([...partitionsOf(layout), ...volumes].flatMap(({ secret, tpm }) => (tpm ? (secret ?? []) : [])))
-}
+export const sealedSecrets = (layout: DisklayoutDoc | undefined): string[] =>
+  once(layout ? contentsOf(layout).flatMap(({ secret, tpm }) => (tpm ? (secret ?? []) : [])) : [])
 
 /** Returns the input of the templates for a layout; the same for all nodes that have it. */
 export function layoutData(layout: DisklayoutDoc): LayoutData {
   const { disks = [], volumegroups = [] } = layout
-  const partitions = partitionsOf(layout)
   const volumes = volumegroups.flatMap(({ name, volumes = [] }) =>
     volumes.map(one => contentOf({ ...one, volumegroup: name }))
   )
-  const formats = [...partitions, ...volumes].flatMap(({ format }) => format || [])
+  const formats = contentsOf(layout).flatMap(({ format }) => format ?? [])
   const arrays = disks.filter(({ count = 1 }) => count !== 1).flatMap(({ partitions = [] }) => partitions)
   const levels = arrays.flatMap(({ raid }) => (raid === undefined ? [] : `raid${raid}`))
   const isEncrypted = layoutSecrets(layout).length > 0

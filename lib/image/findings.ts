@@ -8,7 +8,7 @@ import type { Files } from '../model/cluster-index.js'
 import { groupOf, nodesBySentence, settingsOf } from '../model/effective.js'
 import { lackingRoot } from '../model/root-format.js'
 import { unsignedKernels } from '../model/secure-boot.js'
-import { allOf, type ClusterSettings, type View } from '../model/stored.js'
+import { type ClusterSettings, docsOf, type View } from '../model/stored.js'
 import { defaultTag, tagKey } from '../model/tags.js'
 import { imageDirectoryOf } from '../model/types/osimage.js'
 import { fileHolders } from './copies/named.js'
@@ -46,7 +46,7 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
   const warnings: string[] = []
   const holders = [...fileHolders(view)]
   const named = holders.filter(({ files }) => Object.keys(files).length > 0)
-  const images = allOf(view, 'osimage')
+  const images = docsOf(view, 'osimage')
   const inside = images.filter(image => imageDirectoryOf(directory, image).startsWith(`${directory}/`))
   // The first start makes both directories.
   const wasStarted = hasFile(join(state, 'token.key'))
@@ -109,7 +109,7 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
 /** Returns the names of images and tags whose files nodes get that boot from the network. */
 function sentToNodes(view: View, cluster: ClusterSettings): Set<string> {
   const sent = new Set<string>()
-  for (const node of allOf(view, 'node')) {
+  for (const node of docsOf(view, 'node')) {
     const { osimage, osimagetag, netboot } = settingsOf(node, groupOf(view, node), cluster)
     if (node.rescue !== undefined) sent.add(node.rescue)
     if (osimage !== null && netboot)

@@ -6,7 +6,7 @@ import { isFile, syncDirectory, syncFile } from '../disk/file.js'
 import { hashFile } from '../helper/packer/in-worker.js'
 import { daemonActor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
-import { allOf, type View } from '../model/stored.js'
+import { docsOf, type View } from '../model/stored.js'
 import { type PackDoc, packFilePrefix, previousPack } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { fileHolders } from './copies/named.js'
@@ -98,7 +98,7 @@ export class PackReconciler {
     const { model, config } = this.context
     const isThere = (name: string) =>
       statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false
-    const packs = config.torrent.tracker === '' ? [] : allOf(model.view, 'pack')
+    const packs = config.torrent.tracker === '' ? [] : docsOf(model.view, 'pack')
     this.o.torrents(
       packs
         .flatMap(packedFilesOf)
@@ -111,7 +111,7 @@ export class PackReconciler {
     const { config, ownsObjects, model } = this.context
     const { view } = model
     const candidates = ownsObjects()
-      ? allOf(view, 'pack').filter(({ name }) => !this.#isUsed(view, name))
+      ? docsOf(view, 'pack').filter(({ name }) => !this.#isUsed(view, name))
       : []
     const all = candidates.length === 0 ? [] : await readdir(config.paths.files)
     const unused = new Map<string, string[]>()
@@ -173,7 +173,7 @@ export class PackReconciler {
     const directory = config.paths.files
     await files.run(async () => {
       const { view } = model
-      const packs = allOf(view, 'pack')
+      const packs = docsOf(view, 'pack')
       const all = await readdir(directory)
       const ofPacks = new Set(packs.flatMap(pack => filesOfPack(pack, all)))
       // Packs made here are svcd's too: a leader elsewhere removes the record of a pack, and not these files.
@@ -203,7 +203,7 @@ export class PackReconciler {
     const unknown = ownsObjects() ? unknownPacks(view) : []
     const steps = [
       ...[...unknown].map(name => () => this.#adopt(name, signal)),
-      ...allOf(view, 'pack')
+      ...docsOf(view, 'pack')
         .flatMap(packedFilesOf)
         .map(name => () => this.#completeTorrent(name, signal))
     ]
@@ -234,7 +234,7 @@ export class PackReconciler {
     const stem = `${osimage}-${begins}-`
     await model.change(daemonActor, tx => {
       if (tx.get('pack', name) || !tx.index.isImageFile('pack', name)) return
-      const image = allOf(tx, 'osimage').find(({ imagefile }) => imagefile === name)
+      const image = docsOf(tx, 'osimage').find(({ imagefile }) => imagefile === name)
       const { kernelfile = '', initrdfile = '' } = image ?? {}
       const doc: PackDoc = {
         ...{ name, osimage, sha256, bytes, time: now() },

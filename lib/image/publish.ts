@@ -6,7 +6,7 @@ import { isFile, sameBytes, syncDirectory } from '../disk/file.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { ClusterIndex } from '../model/cluster-index.js'
 import type { Actor } from '../model/model.js'
-import { allOf, type Tx, type View } from '../model/stored.js'
+import { docsOf, type Tx, type View } from '../model/stored.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import { MOST_ROOTS } from '../model/types/pack-roots.js'
 import type { BootFiles } from './boot-files.js'
@@ -33,7 +33,7 @@ export const packedFilesOf = ({ name, roots = [] }: PackDoc): string[] => [
 
 /** Returns the name of the pack that a root was made of; of another file, its own name. */
 export const packWith = (view: View, file: string): string =>
-  allOf(view, 'pack').find(({ roots }) => roots?.some(root => root.file === file))?.name ?? file
+  docsOf(view, 'pack').find(({ roots }) => roots?.some(root => root.file === file))?.name ?? file
 
 /** A new file, and the name that it will get. */
 export interface Made {

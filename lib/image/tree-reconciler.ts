@@ -3,7 +3,7 @@ import { Background } from '../base/background.js'
 import { exists } from '../disk/file.js'
 import type { JobContext, Jobs } from '../jobs/jobs.js'
 import { type Actor, daemonActor } from '../model/model.js'
-import { allOf, type Change, type View } from '../model/stored.js'
+import { type Change, docsOf, type View } from '../model/stored.js'
 import type { TreeDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { Grace } from './grace.js'
@@ -253,7 +253,7 @@ const treeId = ({ name, at }: TreeDoc) => `${name} ${at ?? ''}`
 
 /** Returns the records of directories of deleted images; a follower looks after its own alone. */
 const abandonedTrees = ({ controllers, ownsObjects, model: { view } }: ImageContext): TreeDoc[] =>
-  allOf(view, 'tree').filter(
+  docsOf(view, 'tree').filter(
     ({ abandoned, controller }) => abandoned && (ownsObjects() || controller === controllers?.own)
   )
 

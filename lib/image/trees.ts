@@ -6,7 +6,7 @@ import { exists } from '../disk/file.js'
 import { hasAnyInside, mountsBelow } from '../disk/open-directory.js'
 import { daemonActor } from '../model/model.js'
 import type { ObjectPatch } from '../model/object-type.js'
-import { allOf, type Tx, type View } from '../model/stored.js'
+import { docsOf, type Tx, type View } from '../model/stored.js'
 import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
 import type { Controllers, ImageContext } from './context.js'
 import { unusable } from './refusals.js'
@@ -60,7 +60,7 @@ export async function noteFound({ config, controllers, ownsObjects, model }: Ima
   if (!controllers || !ownsObjects()) return
   const { directory } = config.image
   const found: string[] = []
-  for (const image of allOf(model.view, 'osimage'))
+  for (const image of docsOf(model.view, 'osimage'))
     if (image.controller === undefined && (await exists(imageDirectoryOf(directory, image))))
       found.push(image.name)
   if (found.length === 0) return
@@ -189,7 +189,7 @@ export function imageIn(view: View, directory: string, name: string): string | u
   const tree = join(directory, name)
   const real = realIfAny(tree)
   const within = (path: string, tree: string) => path === tree || path.startsWith(`${tree}/`)
-  return allOf(view, 'osimage').find(image => {
+  return docsOf(view, 'osimage').find(image => {
     const path = imageDirectoryOf(directory, image)
     return within(path, tree) || within(realIfAny(path), real)
   })?.name
@@ -216,7 +216,7 @@ export function keepTree(tx: Tx, directory: string, from: string, to: string, st
   const tree = tx.get('tree', to)
   if (tree?.osimage !== to || tree.at !== undefined || image?.path === undefined) return
   const isThere = (one: OsimageDoc) => imageDirectoryOf(directory, one) === join(directory, to)
-  if (!isThere(image) || allOf(tx, 'osimage').some(one => one.name !== to && isThere(one))) return
+  if (!isThere(image) || docsOf(tx, 'osimage').some(one => one.name !== to && isThere(one))) return
   const { path: _, ...rest } = image
   tx.put('osimage', to, rest)
   tx.remove('tree', to)

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { hasFile } from '../disk/file.js'
 import { groupOf, settingsOf } from '../model/effective.js'
-import { allOf, type ClusterSettings, type View } from '../model/stored.js'
+import { type ClusterSettings, docsOf, type View } from '../model/stored.js'
 
 /** Programs that the initramfs needs for attestation, and their packages. */
 const programs = { tpm2: 'tpm2-tools', openssl: 'openssl' }
@@ -9,7 +9,7 @@ const programs = { tpm2: 'tpm2-tools', openssl: 'openssl' }
 /** Returns the images of nodes that have to prove something, and what their policies are (rules 15.8). */
 export function imagesOfTrust(view: View, cluster: ClusterSettings): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>()
-  for (const node of allOf(view, 'node')) {
+  for (const node of docsOf(view, 'node')) {
     const { osimage, trust } = settingsOf(node, groupOf(view, node), cluster)
     if (osimage !== null && trust !== 'none') found.set(osimage, (found.get(osimage) ?? new Set()).add(trust))
   }

@@ -1,5 +1,6 @@
 import { Background } from '../base/background.js'
 import { runSliced } from '../base/concurrency.js'
+import { addTo } from '../base/lists.js'
 import { clip } from '../base/log.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { Change } from '../store/types.js'
@@ -127,15 +128,9 @@ function* compared(
     const usual = usualOf(fact, values)
     if (usual === undefined) continue
     const others = values.filter(([, value]) => !isLike(fact, value, usual))
-    const about = {
-      fact,
-      group,
-      usual: shown(fact, usual),
-      count: values.length - others.length,
-      of: values.length
-    }
-    for (const [node, value] of others)
-      found.set(node, [...(found.get(node) ?? []), { ...about, value: shown(fact, value) }])
+    const count = values.length - others.length
+    const about = { fact, group, usual: shown(fact, usual), count, of: values.length }
+    for (const [node, value] of others) addTo(found, node, { ...about, value: shown(fact, value) })
     yield
   }
   return found

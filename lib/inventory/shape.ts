@@ -23,17 +23,10 @@ export const inventoryShape = {
   memory: {
     total: 'number',
     slots: [
-      ...[
-        {
-          slot: 'text',
-          size: 'number',
-          type: 'text',
-          speed: 'number',
-          maker: 'text',
-          serial: 'text',
-          part: 'text'
-        }
-      ]
+      {
+        ...{ slot: 'text', size: 'number', type: 'text', speed: 'number' },
+        ...{ maker: 'text', serial: 'text', part: 'text' }
+      }
     ]
   },
   disks: [

@@ -4,10 +4,14 @@ export type Address = number
 const DOT = 0x2e
 const ZERO = 0x30
 
-/** An IPv4 network from `first`, its own address, to `last`, its broadcast address. */
-export interface Prefix {
+/** The addresses from `first` to `last`, both included. */
+export interface Range {
   readonly first: Address
   readonly last: Address
+}
+
+/** An IPv4 network from its own address to its broadcast address. */
+export interface Prefix extends Range {
   readonly length: number
 }
 
@@ -60,16 +64,14 @@ export function parsePrefix(text: string): Prefix | undefined {
   return { first, last: (first | ~mask(length)) >>> 0, length }
 }
 
-/** Whether an address lies in a network, including the network and broadcast address. */
-export function contains(prefix: Prefix, address: Address): boolean {
-  return address >= prefix.first && address <= prefix.last
+/** Whether an address lies in a range, or in a network with its network and broadcast address. */
+export function contains({ first, last }: Range, address: Address): boolean {
+  return address >= first && address <= last
 }
 
 /** Returns the first and last address for devices: all but network and broadcast, which /31 and /32 lack. */
-export function hosts(prefix: Prefix): { first: Address; last: Address } {
-  return prefix.length >= 31
-    ? { first: prefix.first, last: prefix.last }
-    : { first: prefix.first + 1, last: prefix.last - 1 }
+export function hosts(prefix: Prefix): Range {
+  return prefix.length >= 31 ? prefix : { first: prefix.first + 1, last: prefix.last - 1 }
 }
 
 /** Whether an address is in 127.0.0.0/8. */

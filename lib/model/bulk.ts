@@ -1,8 +1,8 @@
 import { runSync } from '../base/concurrency.js'
 import { badRequest } from '../base/errors.js'
-import { digestChanges } from './change-digest.js'
+import { checkDigest } from './change-digest.js'
 import type { TypeName } from './docs.js'
-import { type Actor, checkExpected, type Model, removeObjects, saveObject } from './model.js'
+import { type Actor, type Model, removeObjects, saveObject } from './model.js'
 import type { ChangeContext, ObjectPatch } from './object-type.js'
 import { checkChangesSliced, refusalMessage } from './rules.js'
 import type { View } from './stored.js'
@@ -65,7 +65,7 @@ function changeAll(
     const names = [...(yield* pick(changing.tx))]
     for (const name of names) yield* change(changing, name)
     yield* checkChangesSliced(changing.tx, changing.cluster)
-    yield* checkExpected(actor, changing.tx)
+    yield* checkDigest(changing.tx.changes(), actor.expected, 'change')
     return names.length
   })
 }
@@ -100,7 +100,7 @@ export function saveEach<E extends { readonly name: string; readonly given: Obje
     })
     refuse()
     const changes = tx.changes()
-    if (expected !== undefined) (yield* digestChanges(changes)).check(expected)
+    yield* checkDigest(changes, expected, 'import')
     const ours = changes.filter(change => change.type === type)
     const created = ours.filter(({ before }) => !before).length
     return { created, changed: ours.length - created }

@@ -227,8 +227,10 @@ export class ClusterIndex implements Index {
   #set(indexed: IndexedType<object>, ref: Ref, doc: object, present: boolean): void {
     const network = indexed.network?.(doc)
     if (network) this.#network(ref.name, network, present)
-    const files = indexed.files?.(doc)
-    if (files) this.#named(refKey(ref), files, present)
+    const user = refKey(ref)
+    const { kernelfile, initrdfile, imagefile, rootfiles = [] } = indexed.files?.(doc) ?? {}
+    for (const file of [kernelfile, initrdfile]) this.#files.boot.set(file, user, present)
+    for (const file of [imagefile, ...rootfiles]) this.#files.pack.set(file, user, present)
     for (const key of indexed.lookupKeys?.(doc) ?? []) this.#listed.set(key, ref.name, present)
   }
 
@@ -274,11 +276,6 @@ export class ClusterIndex implements Index {
     if (present && prefix) this.networks.set(name, prefix)
     else this.networks.delete(name)
     this.#gateways.set(network.gateway === undefined ? undefined : toAddress(network.gateway), name, present)
-  }
-
-  #named(user: string, { kernelfile, initrdfile, imagefile, rootfiles = [] }: Files, present: boolean): void {
-    for (const file of [kernelfile, initrdfile]) this.#files.boot.set(file, user, present)
-    for (const file of [imagefile, ...rootfiles]) this.#files.pack.set(file, user, present)
   }
 }
 

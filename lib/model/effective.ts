@@ -1,4 +1,5 @@
 import { cachedPerObject, runSync, sortInSteps } from '../base/concurrency.js'
+import { addTo } from '../base/lists.js'
 import { compareNames } from '../store/order.js'
 import type { Prefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
@@ -163,14 +164,14 @@ export function sourcesOf(
 }
 
 /** Returns the variables in force for a node in `group`: node wins over group, group over cluster. */
-export const variablesOf = (
-  node: NodeDoc,
+export function variablesOf(
+  { variables: own }: NodeDoc,
   group: GroupDoc | undefined,
   cluster: ClusterSettings
-): VariableMap => withVariables(effectiveGroup(group, cluster).variables, node)
-
-const withVariables = (inherited: VariableMap, { variables }: NodeDoc): VariableMap =>
-  variables ? { ...inherited, ...variables } : inherited
+): VariableMap {
+  const { variables } = effectiveGroup(group, cluster)
+  return own ? { ...variables, ...own } : variables
+}
 
 /** Returns the group of a node; undefined without one. */
 export const groupOf = (view: View, { group }: NodeDoc): GroupDoc | undefined =>
@@ -230,10 +231,7 @@ export function kernelOptionsOf({ image, group, node }: EffectiveNode): string {
 /** The program that UEFI firmware starts. */
 export type Loader = 'ipxe' | 'grub'
 
-/**
- * Returns the loader of a node: its own or its group's, else that of the network of its provision interface,
- * else `fallback`, the ini's (rules 4.42).
- */
+/** Returns a node's loader: its own or its group's, else its network's, else the ini's (rules 4.42). */
 export const loaderOf = (
   { settings, network }: Pick<EffectiveNode, 'settings' | 'network'>,
   fallback: Loader
@@ -246,8 +244,7 @@ export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
 /** Looks up all that a node depends on, in time independent of the number of nodes. */
 export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSettings): EffectiveNode {
   const group = groupOf(view, node)
-  const inherited = effectiveGroup(group, cluster)
-  const settings = withOwn(inherited.settings, node, field => node[field as keyof NodeDoc])
+  const settings = settingsOf(node, group, cluster)
   const interfaces = effectiveInterfaces(node, group)
   const provision = provisionOf({ interfaces }, settings)
   const network = provision?.network === undefined ? undefined : view.get('network', provision.network)
@@ -256,7 +253,7 @@ export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSetting
     node,
     group,
     settings,
-    variables: withVariables(inherited.variables, node),
+    variables: variablesOf(node, group, cluster),
     interfaces,
     provision,
     network,
@@ -328,7 +325,7 @@ export function* nodesBySentence(
   for (const node of yield* findNodesUsing(view, 'osimage', image)) {
     yield
     const sentence = sentenceOf(node)
-    if (sentence !== undefined) found.set(sentence, [...(found.get(sentence) ?? []), node])
+    if (sentence !== undefined) addTo(found, sentence, node)
   }
   return found
 }

@@ -79,7 +79,7 @@ export type Stored<T extends Table> = {
 } & { readonly [F in Extract<T[number], { readonly required: true }> as F['name']]: ValueOf<F> }
 
 /** Makes a type from `accept`, which returns undefined for a value that it does not take. */
-const valueType = <V>(
+export const valueType = <V>(
   expected: string,
   json: FieldType<V>['json'],
   accept: (value: JsonValue) => V | undefined
@@ -103,9 +103,12 @@ const text = (value: JsonValue): string => {
 export const checked = (expected: string, accept: (value: string) => string | undefined) =>
   valueType(expected, 'string', value => accept(text(value)))
 
-/** Makes the `accept` of `checked` from a test. */
-export const passes = (test: (value: string) => boolean) => (value: string) =>
-  test(value) ? value : undefined
+/** Makes a type of the texts that pass a test. */
+export const passing = (expected: string, test: (value: string) => boolean) =>
+  checked(expected, value => (test(value) ? value : undefined))
+
+/** Makes a type of the texts that match. */
+export const matching = (expected: string, pattern: RegExp) => passing(expected, value => pattern.test(value))
 
 export const freeText: FieldType<string> = { ...checked('a string', value => value), keepsEmpty: true }
 
@@ -124,9 +127,7 @@ export const integer = (least: number, most: number) =>
 /** A number of things or of milliseconds. */
 export const count = integer(0, Number.MAX_SAFE_INTEGER)
 
-export const address = checked('an IPv4 address', value =>
-  parseAddress(value) === undefined ? undefined : value
-)
+export const address = passing('an IPv4 address', value => parseAddress(value) !== undefined)
 
 export const prefix = checked('an IPv4 network in CIDR notation, such as 10.141.0.0/16', given => {
   const parsed = parsePrefix(given)
@@ -136,26 +137,20 @@ export const prefix = checked('an IPv4 network in CIDR notation, such as 10.141.
 })
 
 export const mac = checked('a MAC address, or the GUID or the address of an InfiniBand port', parseMac)
-export const serialNumber = checked(
-  'up to 64 printable ASCII characters',
-  passes(value => /^[\x20-\x7e]{1,64}$/.test(value))
-)
+export const serialNumber = matching('up to 64 printable ASCII characters', /^[\x20-\x7e]{1,64}$/)
 export const uuid = checked('a UUID such as 4c4c4544-0033-5610-8052-b4c04f4d3132', value =>
   /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i.test(value) ? value.toLowerCase() : undefined
 )
-export const sha256 = checked(
-  '64 hexadecimal digits',
-  passes(value => /^[0-9a-f]{64}$/.test(value))
-)
+export const sha256 = matching('64 hexadecimal digits', /^[0-9a-f]{64}$/)
 
-export const objectName = checked(objectNameRule, passes(isObjectName))
-export const domain = checked('a domain name', passes(isDomainName))
+export const objectName = passing(objectNameRule, isObjectName)
+export const domain = passing('a domain name', isDomainName)
 /** A DNS name in lower case without its final dot; not an address. */
 export const recordName = checked('a name of letters, digits, dots, underscores and inner hyphens', given => {
   const value = asDomainName(given)
   return value !== undefined && !/^[\d.]+$/.test(value) && value.length <= 180 ? value : undefined
 })
-export const host = checked('an address or a host name', passes(isDomainName))
+export const host = passing('an address or a host name', isDomainName)
 /** Joins a list of texts; a text stays as it is. */
 const joined = (value: JsonValue) => (Array.isArray(value) ? value.map(text).join(',') : text(value))
 /** Old files may hold any white space; `oneLine` restricts it in requests. */
@@ -184,8 +179,9 @@ export const routes = valueType<readonly string[]>(
 )
 
 const bootRoutes = new Set(['short', 'disk', 'search', 'manual', 'roles', 'scripts', 'install'])
-export const file = checked(`${fileNameRule}, and not the name of a boot route`, value =>
-  isFileName(value) && !bootRoutes.has(value) ? value : undefined
+export const file = passing(
+  `${fileNameRule}, and not the name of a boot route`,
+  value => isFileName(value) && !bootRoutes.has(value)
 )
 
 /** Avoids a repeated group, which overflows the stack of the regular expression on a long text. */
@@ -195,9 +191,7 @@ function isBase64(text: string): boolean {
 }
 
 /** Base64 as sent, including line breaks, which `base64` without -w0 makes. */
-export const base64 = checked('valid base64', value =>
-  isBase64(value.replace(/\r?\n/g, '')) ? value : undefined
-)
+export const base64 = passing('valid base64', value => isBase64(value.replace(/\r?\n/g, '')))
 
 export const strings = valueType<readonly string[]>('an array of strings', 'array', value =>
   Array.isArray(value) ? value.map(text) : undefined
@@ -232,24 +226,23 @@ export const provisionMethod = oneOf('torrent', 'http')
 export const nodeMethod = oneOf('torrent', 'http', 'stream', 'kickstart', 'preseed', 'autoinstall')
 
 /** Comma-separated names; blanks around them are allowed. */
-export const nameList = checked('comma-separated names', value =>
-  value.split(',').every(name => isObjectName(name.trim())) ? value : undefined
+export const nameList = passing('comma-separated names', value =>
+  value.split(',').every(name => isObjectName(name.trim()))
 )
 
 /** Text that kernel command lines and iPXE scripts (where # starts a comment) pass on (rules 4.2). */
-export const kernelOptions = checked(
+export const kernelOptions = passing(
   'printable ASCII on one line, without ${, a word that is ;, && or ||, or one that begins with #',
   value =>
     /^[\x20-\x7e]*$/.test(value) &&
     !value.includes('${') &&
     !value.split(' ').some(word => word === ';' || word === '&&' || word === '||' || word.startsWith('#'))
-      ? value
-      : undefined
 )
 
 /** At most 128 numbers of up to 10 digits (RFC 2578). */
-export const oid = checked('an SNMP object identifier, such as .1.3.6.1.2.1.17.7.1.2.2.1.2', value =>
-  /^\.?\d{1,10}(?:\.\d{1,10}){1,127}$/.test(value) ? value : undefined
+export const oid = matching(
+  'an SNMP object identifier, such as .1.3.6.1.2.1.17.7.1.2.2.1.2',
+  /^\.?\d{1,10}(?:\.\d{1,10}){1,127}$/
 )
 
 /** A switch port, by number or by the switch's name for it. */
@@ -258,9 +251,9 @@ export const port = valueType<number | string>('an integer or a port name', 'int
   typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : text(value)
 )
 
-export const path = checked('an absolute path without ..', value =>
-  value.startsWith('/') && !value.split('/').includes('..') ? value : undefined
-)
+/** Whether a text is an absolute path without `..`. */
+export const isPath = (value: string) => value.startsWith('/') && !value.split('/').includes('..')
+export const path = passing('an absolute path without ..', isPath)
 
 export const alwaysNull = valueType<never>('null', 'null', () => undefined)
 
@@ -270,25 +263,29 @@ export const atMost = (bytes: number, whose: string) => (value: string) => {
   return length > bytes ? `has ${length} bytes, and ${whose} takes ${bytes} at most` : undefined
 }
 
+/** Words that kernel options may not have, and why. */
+const refusedOptions = [
+  [
+    /^(?:root|resume|nfsroot|netroot)=/,
+    'svcd tells the kernel root=svc, or the disk that it was installed on'
+  ],
+  [/^svc\.(?:trust|key|pin)(?:=|$)/, 'svcd alone tells a node what it has to prove, field "trust"'],
+  [
+    /^rd\.(?:lvm\.lv|luks\.(?:uuid|name|partuuid|serial)|md\.uuid)=/,
+    'the initramfs waits for that disk, and a machine that boots an image does not have it yet'
+  ],
+  [/^(?:rdinit=|init=(?!\/))/, 'it starts no image']
+] as const
+
 /** Refuses kernel options that name a disk or that start no image (rules 4.2). */
 export const noDiskOptions = (value: string) => {
   // The kernel and GRUB drop quotes, wherever they stand in a word.
   const words = value.replaceAll('"', '').split(' ')
-  const word = words.find(word => /^(?:root|resume|nfsroot|netroot)=/.test(word))
-  if (word)
-    return `holds ${word}: svcd tells the kernel root=svc, or the disk that it was installed on; take it out`
-  const proof = words.find(word => /^svc\.(?:trust|key|pin)(?:=|$)/.test(word))
-  if (proof) return `holds ${proof}: svcd alone tells a node what it has to prove, field "trust"; take it out`
-  const awaited = words.find(word =>
-    /^rd\.(?:lvm\.lv|luks\.(?:uuid|name|partuuid|serial)|md\.uuid)=/.test(word)
-  )
-  if (awaited)
-    return (
-      `holds ${awaited}: the initramfs waits for that disk, and a machine that boots an image ` +
-      'does not have it yet; take it out'
-    )
-  const init = words.find(word => /^(?:rdinit=|init=(?!\/))/.test(word))
-  return init && `holds ${init}: it starts no image; take it out`
+  for (const [pattern, why] of refusedOptions) {
+    const word = words.find(word => pattern.test(word))
+    if (word) return `holds ${word}: ${why}; take it out`
+  }
+  return undefined
 }
 
 /** As `noDiskOptions`, for a group or node. Refuses "init" too: only a pack checks that its image has it. */

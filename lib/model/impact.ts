@@ -34,7 +34,13 @@ export interface Impact {
   readonly examples: readonly { readonly name: string; readonly fields: readonly Difference[] }[]
 }
 
-/** A state before or after the change, with its settings. */
+/** A state with its settings. */
+interface State {
+  readonly view: View
+  readonly cluster: ClusterSettings
+}
+
+/** A state before or after the change, as far as nodes need it. */
 interface Side {
   readonly view: Pick<View, 'get'> & { readonly index: Pick<View['index'], 'networks'> }
   readonly cluster: ClusterSettings
@@ -43,14 +49,11 @@ interface Side {
 /** Returns a generator that finds the affected nodes; `after` may be rolled back before it runs. */
 export function findImpact(
   changes: readonly Change[],
-  before: { readonly view: View; readonly cluster: ClusterSettings },
-  after: { readonly view: View; readonly cluster: ClusterSettings }
+  before: State,
+  after: State
 ): () => Generator<void, Impact> {
   const changed = new Map(changes.map(change => [`${change.type}/${change.name}`, change]))
-  const side = (
-    of: 'before' | 'after',
-    { view, cluster }: { view: View; cluster: ClusterSettings }
-  ): Side => ({
+  const side = (of: 'before' | 'after', { view, cluster }: State): Side => ({
     view: {
       index: { networks: new Map(view.index.networks) },
       get: ((type: 'node', name: string) => {
@@ -81,8 +84,7 @@ export function findImpact(
         const layout = layoutOf(then.view, effectiveNode(then.view as View, is, then.cluster))
         if (layout && layouts.length < mostLayouts) layouts.push([name, layout])
       }
-      if (!was) continue
-      if (fields.length === 0) continue
+      if (!was || fields.length === 0) continue
       count++
       if (first.length < mostNodes) first.push({ name, fields })
     }

@@ -85,21 +85,21 @@ export const linuxProblemsOf = (view: View, node: NodeDoc, cluster: ClusterSetti
  * stay, and an import accepts them (rules 3.11). One step per affected node; throws 400.
  */
 export function* checkLinuxLimits(tx: Tx, change: Change, cluster: ClusterSettings): Generator<void> {
-  const { type, name, after } = change
-  if (!after) return
-  const before = renamed(tx, change.before, after)
+  const { type, name } = change
+  if (!change.after || (type !== 'node' && type !== 'group' && type !== 'osimage')) return
+  const after = change.after as NodeDoc & GroupDoc & OsimageDoc
+  const before = renamed(tx, change.before as typeof after | undefined, after)
+  const title = type === 'osimage' ? `OS image ${name}` : `${type} ${name}`
+  if (type === 'node' && before?.name !== name) checkHostName(name)
+  if (type !== 'osimage') checkInterfaces(title, before, after)
   if (type === 'node') {
-    if ((before as NodeDoc | undefined)?.name !== name) checkHostName(name)
-    checkInterfaces(`node ${name}`, before as NodeDoc | undefined, after as NodeDoc)
-    refuseNew(tx, tx, before as NodeDoc | undefined, after as NodeDoc, cluster, '')
+    refuseNew(tx, tx, before, after, cluster, '')
     return
   }
-  if (type === 'group') checkInterfaces(`group ${name}`, before as GroupDoc | undefined, after as GroupDoc)
-  if ((type !== 'group' && type !== 'osimage') || !affectsMembers(before, after)) return
-  const { kerneloptions: own = '' } = after as GroupDoc | OsimageDoc
+  if (!affectsMembers(before, after)) return
+  const { kerneloptions: own = '' } = after
   const why = argumentsTooLong(argumentBytes(cluster, own))
-  if (why !== undefined && own !== (before as GroupDoc | undefined)?.kerneloptions)
-    throw badRequest(`${type === 'group' ? 'group' : 'OS image'} ${name}: ${why}`, 'too-long')
+  if (why !== undefined && own !== before?.kerneloptions) throw badRequest(`${title}: ${why}`, 'too-long')
   if (!before) return
   const get = (of: string, named: string) =>
     of === type && named === name ? before : tx.get(of as 'node', named)
@@ -111,26 +111,24 @@ export function* checkLinuxLimits(tx: Tx, change: Change, cluster: ClusterSettin
   for (const member of nodes) {
     yield
     const node = tx.get('node', member)
-    if (node) refuseNew(was, tx, node, node, cluster, `${type === 'group' ? 'group' : 'OS image'} ${name}: `)
+    if (node) refuseNew(was, tx, node, node, cluster, `${title}: `)
   }
 }
 
 /** Returns the former object with today's names of its group and image, which may have been renamed. */
-function renamed(tx: Tx, before: object | undefined, after: object): object | undefined {
-  if (!before) return undefined
-  const was: Record<string, unknown> = { ...before }
-  for (const field of ['group', 'osimage'] as const) {
-    const old = was[field]
-    if (typeof old === 'string' && !tx.get(field, old)) was[field] = (after as Record<string, unknown>)[field]
-  }
-  return was
+function renamed<D extends NodeDoc>(tx: Tx, before: D | undefined, after: D): D | undefined {
+  const gone = (['group', 'osimage'] as const).filter(field => {
+    const old = before?.[field]
+    return old !== undefined && !tx.get(field, old)
+  })
+  return before && { ...before, ...Object.fromEntries(gone.map(field => [field, after[field]])) }
 }
 
 /** Whether a change of a group or image can lengthen a value of its nodes or remove files of their rescue. */
-const affectsMembers = (before: object | undefined, after: object) =>
+const affectsMembers = (before: (GroupDoc & OsimageDoc) | undefined, after: GroupDoc & OsimageDoc) =>
   (['kerneloptions', 'domain', 'provision_interface', 'osimage', 'osimagetag'] as const).some(
-    field => (before as GroupDoc | undefined)?.[field] !== (after as GroupDoc)[field]
-  ) || packedFiles.some(file => (before as OsimageDoc | undefined)?.[file] && !(after as OsimageDoc)[file])
+    field => before?.[field] !== after[field]
+  ) || packedFiles.some(file => before?.[file] && !after[file])
 
 /** Refuses problems of a node that it did not have before. */
 function refuseNew(

@@ -1,4 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
+import { addTo } from '../base/lists.js'
 import type { TypeName } from './docs.js'
 import { isInstaller } from './effective.js'
 import type { Table } from './field.js'
@@ -45,11 +46,7 @@ function exportOf(document: JsonObject) {
   const rowsOf = (table: string) => all.get(table) ?? []
   const keyed = (table: string, key: (row: JsonObject) => string) => {
     const found = new Map<string, JsonObject[]>()
-    for (const row of rowsOf(table)) {
-      const rows = found.get(key(row))
-      if (rows) rows.push(row)
-      else found.set(key(row), [row])
-    }
+    for (const row of rowsOf(table)) addTo(found, key(row), row)
     return found
   }
   const ids = new Map([...all.keys()].map(table => [table, keyed(table, ({ id }) => String(id))]))

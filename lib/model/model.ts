@@ -1,7 +1,7 @@
 import { runSync, TooManySteps } from '../base/concurrency.js'
 import { badRequest, notFound } from '../base/errors.js'
 import type { Change } from '../store/types.js'
-import { digestChanges } from './change-digest.js'
+import { checkDigest } from './change-digest.js'
 import { isBmc, type Owner, type Ref, renameReference } from './cluster-index.js'
 import type { Docs, TypeName } from './docs.js'
 import { type EffectiveNode, effectiveNode } from './effective.js'
@@ -9,7 +9,7 @@ import { migrations } from './migrations.js'
 import { applyGroupInterfaces, assignAddresses, withMac } from './networks.js'
 import type { CallerRights, ChangeContext, InterfacePatch, ObjectPatch } from './object-type.js'
 import { applyPatch, omitFields } from './request.js'
-import { checkChanges, checkChangesSliced, checkStateSliced } from './rules.js'
+import { checkChangesSliced, checkStateSliced } from './rules.js'
 import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, effectiveSettings } from './settings.js'
 import type { ClusterSettings, ClusterStore, NamedController, Tx, View } from './stored.js'
@@ -34,16 +34,6 @@ export interface Actor extends CallerRights {
 
 /** The actor of changes that svcd makes on its own. */
 export const daemonActor: Actor = { who: 'svcd', from: '-', mayTakeAddresses: false }
-
-/** Throws 400 if a change is no longer the one of the dry run that the actor saw. */
-export function* checkExpected({ expected }: Pick<Actor, 'expected'>, tx: Tx): Generator<void> {
-  if (expected !== undefined) (yield* digestChanges(tx.changes())).check(expected, 'change')
-}
-
-/** Throws 412 if something has changed since the actor read it. */
-function* checkPrecondition({ precondition }: Actor, view: View): Generator<unknown, void> {
-  if (precondition) yield* precondition(view)
-}
 
 /** How a change was requested: one object, one change of a set, a table of entries, an import. */
 export type ChangeKind = 'change' | 'set' | 'table' | 'import'
@@ -157,14 +147,13 @@ export class Model {
 
   /** Runs one change, which fails as a whole if it breaks a rule between objects. */
   change<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
-    return this.#audited(actor, 'change', end =>
-      this.options.store.change(tx => {
-        runSync(checkPrecondition(actor, tx))
-        const returned = fn(tx)
-        checkChanges(tx, this.cluster)
-        end(tx)
-        return returned
-      })
+    const checked = function* ({ tx, cluster }: ChangeContext) {
+      const returned = fn(tx)
+      yield* checkChangesSliced(tx, cluster)
+      return returned
+    }
+    return this.#audited(actor, 'change', checked, steps =>
+      this.options.store.change(tx => runSync(steps(tx)))
     )
   }
 
@@ -190,15 +179,7 @@ export class Model {
     kind: ChangeKind,
     fn: (changing: ChangeContext) => Generator<unknown, R>
   ): Promise<R> {
-    const changingOf = (tx: Tx) => this.#changing(tx, actor)
-    return this.#audited(actor, kind, end =>
-      this.options.store.changeInSteps(function* (tx) {
-        yield* checkPrecondition(actor, tx)
-        const returned = yield* fn(changingOf(tx))
-        end(tx)
-        return returned
-      })
-    )
+    return this.#audited(actor, kind, fn, steps => this.options.store.changeInSteps(steps))
   }
 
   /**
@@ -209,21 +190,12 @@ export class Model {
     const checked = function* (changing: ChangeContext) {
       const returned = yield* fn(changing)
       yield* checkChangesSliced(changing.tx, changing.cluster)
-      yield* checkExpected(actor, changing.tx)
+      yield* checkDigest(changing.tx.changes(), actor.expected, 'change')
       return returned
     }
-    const inTurn = function* (changing: ChangeContext) {
-      yield* checkPrecondition(actor, changing.tx)
-      return yield* checked(changing)
-    }
     try {
-      return await this.#audited(actor, 'change', end =>
-        this.options.store.change(tx => {
-          const work = inTurn(this.#changing(tx, actor))
-          const returned = runSync(work, STEPS_AT_ONCE)
-          end(tx)
-          return returned
-        })
+      return await this.#audited(actor, 'change', checked, steps =>
+        this.options.store.change(tx => runSync(steps(tx), STEPS_AT_ONCE))
       )
     } catch (error) {
       if (error instanceof TooManySteps) return this.changeInSteps(actor, 'change', checked)
@@ -231,12 +203,21 @@ export class Model {
     }
   }
 
-  /** Runs a transaction that calls `end` last: it throws for a dry run. Audits the changes once durable. */
-  async #audited<R>(actor: Actor, kind: ChangeKind, run: (end: (tx: Tx) => void) => Promise<R>): Promise<R> {
+  /** Runs the steps of a transaction, which throw at the end of a dry run; audits durable changes. */
+  async #audited<R>(
+    actor: Actor,
+    kind: ChangeKind,
+    fn: (changing: ChangeContext) => Generator<unknown, R>,
+    run: (steps: (tx: Tx) => Generator<unknown, R>) => Promise<R>
+  ): Promise<R> {
+    const model = this
     let changes: readonly Change[] = []
-    const result = await run(tx => {
+    const result = await run(function* (tx) {
+      yield* actor.precondition?.(tx) ?? []
+      const returned = yield* fn(model.#changing(tx, actor))
       changes = tx.changes()
-      if (actor.dryRun) throw actor.dryRun(changes, tx, effectiveSettings(tx, this.options.ini))
+      if (actor.dryRun) throw actor.dryRun(changes, tx, effectiveSettings(tx, model.ini))
+      return returned
     })
     if (changes.length > 0) await this.options.audit(actor, changes, kind)
     return result
@@ -336,7 +317,7 @@ export class Model {
   /** Returns the owner of a MAC that a machine boots with; throws 400 for the MAC of a BMC. */
   ownerOfMac(tx: Tx, mac: string): Owner | undefined {
     const [owner] = tx.index.macOwners(mac)
-    if (owner?.interface !== undefined && isBmc({ interface: owner.interface }))
+    if (owner && isBmc(owner))
       throw badRequest(`MAC ${mac} belongs to the BMC of node ${owner.name}`, 'mac-taken')
     return owner
   }

@@ -1,5 +1,5 @@
 import { didYouMean } from '../base/did-you-mean.js'
-import { badRequest, notFound } from '../base/errors.js'
+import { badRequest, notFound, refusalsOf } from '../base/errors.js'
 import {
   type Address,
   contains,
@@ -8,6 +8,7 @@ import {
   isLoopback,
   type Prefix,
   parseAddress,
+  type Range,
   toAddress
 } from './address.js'
 import type { Docs } from './docs.js'
@@ -15,10 +16,10 @@ import { groupOf } from './effective.js'
 import { renamedOptions } from './interface-options.js'
 import type { CallerRights, ChangeContext, InterfacePatch } from './object-type.js'
 import type { ClusterSettings, Tx, View } from './stored.js'
-import type { InterfaceDoc } from './types/interface.js'
+import { type InterfaceDoc, interfaceFields } from './types/interface.js'
 
 /** Returns the dynamic range of a network that serves DHCP; undefined for any other network. */
-export function dynamicRange(network: Docs['network']): { first: Address; last: Address } | undefined {
+export function dynamicRange(network: Docs['network']): Range | undefined {
   if (!network.dhcp || network.dhcp_range_begin === undefined || network.dhcp_range_end === undefined)
     return undefined
   return { first: toAddress(network.dhcp_range_begin), last: toAddress(network.dhcp_range_end) }
@@ -60,10 +61,8 @@ function isReserved(
   address: Address,
   cluster: ClusterSettings
 ): boolean {
-  const { first, last } = hosts(prefix)
   return (
-    address < first ||
-    address > last ||
+    !contains(hosts(prefix), address) ||
     controllerAddresses(cluster).has(address) ||
     cluster.urlAddresses.some(text => parseAddress(text) === address) ||
     namedServers(view.get('network', name)).some(text => address === toAddress(text)) ||
@@ -88,7 +87,7 @@ export function nextFree(
   for (;;) {
     const free = view.index.usedAddresses.firstFree(from, last)
     if (free === undefined) throw notFound(`network ${name} has no free address`, 'no-free-address')
-    const isDynamic = dynamic && free >= dynamic.first && free <= dynamic.last
+    const isDynamic = dynamic && contains(dynamic, free)
     if (!isDynamic && !also.has(free) && !isReserved(view, name, prefix, free, cluster)) return free
     from = (isDynamic ? dynamic.last : free) + 1
   }
@@ -96,14 +95,10 @@ export function nextFree(
 
 /** Returns the network that answers for an address: the longest prefix, then the first name (rules 3.6). */
 export function networkOf(view: View, address: Address): string | undefined {
-  let best: { name: string; length: number } | undefined
-  for (const [name, prefix] of view.index.networks)
-    if (
-      contains(prefix, address) &&
-      (!best || prefix.length > best.length || (prefix.length === best.length && name < best.name))
-    )
-      best = { name, length: prefix.length }
-  return best?.name
+  const [best] = [...view.index.networks]
+    .filter(([, prefix]) => contains(prefix, address))
+    .sort(([a, one], [b, other]) => other.length - one.length || (a < b ? -1 : 1))
+  return best?.[0]
 }
 
 /** Whether an address of a network is used or reserved; throws 404 for an address outside (rules 3.7). */
@@ -119,29 +114,21 @@ export function isTaken(view: View, name: string, address: Address, cluster: Clu
 
 /** Throws 400 for an address that no device of the network may have; the message begins with `where`. */
 export function checkDeviceAddress(view: View, network: string, text: string, where: string): void {
+  const no = refusalsOf(where)
   const prefix = view.index.networks.get(network)
   const address = toAddress(text)
   if (!prefix || !contains(prefix, address))
-    throw badRequest(
-      `${where}: ${text} lies outside network ${network} (${view.get('network', network)?.network})`,
+    throw no(
+      `${text} lies outside network ${network} (${view.get('network', network)?.network})`,
       'address-outside-network'
     )
-  const range = hosts(prefix)
-  if (address < range.first || address > range.last)
-    throw badRequest(
-      `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address ` +
-        `of network ${network}`,
+  if (!contains(hosts(prefix), address))
+    throw no(
+      `${text} is the ${address === prefix.first ? 'network' : 'broadcast'} address of network ${network}`,
       'address-reserved'
     )
   const gateway = view.index.gatewayOf(address)
-  if (gateway !== undefined)
-    throw badRequest(`${where}: ${text} is the gateway of network ${gateway}`, 'address-reserved')
-}
-
-/** Throws 400 for the address of the network's name server, which only an admin may assign (rules 3.8). */
-function checkNotNameServer(view: View, network: string, text: string, where: string): void {
-  if (namedServers(view.get('network', network)).includes(text))
-    throw badRequest(`${where}: ${text} is the name server of network ${network}`, 'address-reserved')
+  if (gateway !== undefined) throw no(`${text} is the gateway of network ${gateway}`, 'address-reserved')
 }
 
 /** Lists the addresses in use inside a network in ascending order, each with its device. */
@@ -152,12 +139,10 @@ export function takenIn(
 ): { ipaddress: string; device: string }[] {
   const prefix = view.index.networks.get(name)
   if (!prefix) throw notFound(`network ${name} does not exist`, 'no-object')
-  const taken: [Address, string][] = []
-  for (const [address, device] of view.index.devicesIn(prefix)) taken.push([address, device])
-  for (const [address, controller] of controllerAddresses(cluster))
-    if (contains(prefix, address)) taken.push([address, controller])
-  taken.sort((a, b) => a[0] - b[0])
-  return taken.map(([address, device]) => ({ ipaddress: formatAddress(address), device }))
+  const controllers = [...controllerAddresses(cluster)].filter(([address]) => contains(prefix, address))
+  return [...view.index.devicesIn(prefix), ...controllers]
+    .sort(([a], [b]) => a - b)
+    .map(([address, device]) => ({ ipaddress: formatAddress(address), device }))
 }
 
 type NodeDoc = Docs['node']
@@ -180,19 +165,12 @@ function orderCounter(entries: Iterable<Entry>): () => number {
 const byName = (holder: { readonly interfaces?: readonly Entry[] } | undefined): Map<string, Entry> =>
   new Map(holder?.interfaces?.map(entry => [entry.interface, entry]))
 
-/** Makes an entry in table order, without keys that are undefined or null. */
+const entryFields = [...interfaceFields.map(({ name }) => name), 'own', 'assignOrder'] as const
+
+/** Makes an entry in table order, without keys that are undefined, null or empty. */
 function entry(fields: { [K in keyof Entry]?: Entry[K] | null | undefined }): Entry {
-  const { interface: name, network, ipaddress, macaddress, options, own, assignOrder } = fields
-  const clean = {
-    interface: name,
-    network,
-    ipaddress,
-    macaddress,
-    options: options || undefined,
-    own,
-    assignOrder
-  }
-  return Object.fromEntries(Object.entries(clean).filter(([, value]) => value != null)) as unknown as Entry
+  const values = entryFields.map(name => [name, fields[name] ?? ''] as const)
+  return Object.fromEntries(values.filter(([, value]) => value !== '')) as unknown as Entry
 }
 
 function withInterfaces(node: NodeDoc, entries: Iterable<Entry>, removed = node.removed ?? []): NodeDoc {
@@ -277,11 +255,12 @@ export function mergeNodeInterfaces(
     const ofGroup = groups.get(wanted.interface)
     const network = wanted.network === undefined ? (has ?? ofGroup)?.network : (wanted.network ?? undefined)
     const where = `node ${node.name}: interface ${wanted.interface}`
+    const no = refusalsOf(where)
     if (network !== undefined && !tx.get('network', network))
-      throw badRequest(`${where}: network ${network} does not exist`, 'unknown-reference')
+      throw no(`network ${network} does not exist`, 'unknown-reference')
     if (network === undefined && wanted.ipaddress)
-      throw badRequest(
-        `${where}: an address needs a network, and ${missingNetworkReason(tx, node, ofGroup !== undefined)}`,
+      throw no(
+        `an address needs a network, and ${missingNetworkReason(tx, node, ofGroup !== undefined)}`,
         'network-needed'
       )
     const stays = has !== undefined && has.network === network
@@ -291,7 +270,10 @@ export function mergeNodeInterfaces(
     const shown = has?.options ?? ofGroup?.options ?? ''
     const asShown = wanted.options === undefined || (wanted.options ?? '') === shown
     if (network !== undefined && wanted.ipaddress && wanted.ipaddress !== has?.ipaddress) {
-      if (!callerRights.mayTakeAddresses) checkNotNameServer(tx, network, wanted.ipaddress, where)
+      // Only an admin may assign it (rules 3.8).
+      const isReserved = namedServers(tx.get('network', network)).includes(wanted.ipaddress)
+      if (isReserved && !callerRights.mayTakeAddresses)
+        throw no(`${wanted.ipaddress} is the name server of network ${network}`, 'address-reserved')
       takeAddress(tx, node.name, network, wanted, where, callerRights)
     }
     const next = entry({
@@ -320,7 +302,7 @@ function takeAddress(
 ): void {
   const address = toAddress(wanted.ipaddress as string)
   const dynamic = dynamicRange(tx.get('network', network) as never)
-  if (!wanted.force && dynamic && address >= dynamic.first && address <= dynamic.last)
+  if (!wanted.force && dynamic && contains(dynamic, address))
     throw badRequest(
       `${where}: ${wanted.ipaddress} lies in the dynamic range of network ${network}; ` +
         '"force": true allows it',
@@ -329,15 +311,11 @@ function takeAddress(
   for (const owner of tx.index.addressOwners(address)) {
     if (!wanted.force || !power.mayTakeAddresses || owner.type !== 'node' || owner.name === node) continue
     const other = tx.get('node', owner.name)
-    if (other) tx.put('node', other.name, withoutAddress(other, owner.interface ?? ''))
+    const entries = other?.interfaces?.map(one =>
+      one.interface === owner.interface ? entry({ ...one, ipaddress: undefined }) : one
+    )
+    if (other && entries) tx.put('node', other.name, withInterfaces(other, entries))
   }
-}
-
-function withoutAddress(node: NodeDoc, name: string): NodeDoc {
-  const entries = (node.interfaces ?? []).map(other =>
-    other.interface === name ? entry({ ...other, ipaddress: undefined }) : other
-  )
-  return withInterfaces(node, entries)
 }
 
 /** Removes an interface of a node; an interface of its group is remembered as removed (rules 3.5). */
@@ -383,10 +361,7 @@ export function renaming(given: readonly InterfacePatch[]): [readonly InterfaceP
   return [given.map(entry => ({ ...entry, interface: entry.newinterfacename || entry.interface })), renames]
 }
 
-/**
- * Renames interfaces of a node or group, also in options and in the provision interface `over`. Throws 404
- * for an interface that does not exist, 400 for a new name that is taken.
- */
+/** Renames interfaces, in options and the provision interface `over` too; throws 404, or 400 if taken. */
 export function withRenamed<D extends NodeDoc | GroupDoc>(
   doc: D,
   title: string,

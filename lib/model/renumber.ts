@@ -14,6 +14,7 @@ import { type Actor, type Model, saveObject } from './model.js'
 import { controllerAddresses } from './networks.js'
 import type { ChangeContext, ObjectPatch } from './object-type.js'
 import { checkChangesSliced } from './rules.js'
+import { docsOf } from './stored.js'
 import type { InterfaceDoc } from './types/interface.js'
 import type { NetworkDoc } from './types/network.js'
 import { warningsOf } from './warnings.js'
@@ -66,12 +67,12 @@ export function renumber(
     )
     yield* saveObject(changing, 'network', name, own, given)
     // A name or time server of another network may be a machine of this one.
-    for (const other of [...tx.names('network')]) {
-      yield
-      const doc = other === name ? undefined : tx.get('network', other)
-      const followed = doc && moveAddresses(doc, anyAddressFields, one => devices.to.get(one) ?? one)
-      if (followed) tx.put('network', other, followed)
-    }
+    for (const other of docsOf(tx, 'network').filter(one => one.name !== name))
+      yield tx.put(
+        'network',
+        other.name,
+        moveAddresses(other, anyAddressFields, one => devices.to.get(one) ?? one)
+      )
     yield* check(changing, name, `${name} cannot become ${to}`)
     const urls = cluster.urlAddresses.map(text => [toAddress(text), '[http] url'] as const)
     const controllers = [...controllerAddresses(cluster)].map(

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { badRequest } from '../base/errors.js'
+import { badRequest, refusalsOf } from '../base/errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import { boolean, type Field, objectName, type Table } from './field.js'
 import type { InterfacePatch, ObjectPatch, ObjectType } from './object-type.js'
@@ -19,20 +19,20 @@ export function readFields(
   body: JsonObject,
   name?: string
 ): ReadonlyMap<string, unknown> {
+  const no = refusalsOf(object)
   const { name: given, ...rest } = body
   const named = name !== undefined && given !== undefined
-  if (named && given !== name)
-    throw badRequest(`${object}: field "name" is ${valueText(given)}, the path says ${name}`, 'invalid-field')
+  if (named && given !== name) throw no(`field "name" is ${valueText(given)}, the path says ${name}`)
   return readTable(fields, named ? rest : body, (_path, message) => {
-    throw badRequest(`${object}: ${message}`, 'invalid-field')
+    throw no(message)
   })
 }
 
 /** Reads a body about the object `name` (rules 1.3, 1.6, 1.8). Throws 400 naming object and field. */
 export function readObject(type: ObjectType, name: string, body: JsonValue): ObjectPatch {
   const object = `${type.title} ${name}`
-  if (!isObject(body))
-    throw badRequest(`${object}: the body must be an object, not ${valueText(body)}`, 'invalid-body')
+  const no = refusalsOf(object)
+  if (!isObject(body)) throw no(`the body must be an object, not ${valueText(body)}`, 'invalid-body')
   const fields: JsonObject = {}
   let newName: string | undefined
   let interfaces: readonly InterfacePatch[] = []
@@ -46,10 +46,7 @@ export function readObject(type: ObjectType, name: string, body: JsonValue): Obj
   const readBack = Object.keys(body).some(key => key.startsWith('_') && key.endsWith('_source'))
   const { _override: override = null } = body
   if (override !== null && override !== '' && typeof override !== 'boolean')
-    throw badRequest(
-      `${object}: field "_override" must be ${boolean.expected}, not ${valueText(override)}`,
-      'invalid-field'
-    )
+    throw no(`field "_override" must be ${boolean.expected}, not ${valueText(override)}`)
   return { values, newName, interfaces, override: override === true && !readBack, readBack }
 }
 
@@ -78,8 +75,8 @@ export const interfaceEntry: readonly BodyField[] = [
 
 /** Reads interface entries with the fields of `table`; throws 400 naming object, interface and field. */
 export function readInterfaces(object: string, value: JsonValue, table: Table): InterfacePatch[] {
-  if (!Array.isArray(value))
-    throw badRequest(`${object}: field "interfaces" must be a list, not ${valueText(value)}`, 'invalid-field')
+  const no = refusalsOf(object)
+  if (!Array.isArray(value)) throw no(`field "interfaces" must be a list, not ${valueText(value)}`)
   const seen = new Set<string>()
   const all = value.map((entry, i) => {
     const at = `${object}: field "interfaces[${i}]"`
@@ -90,7 +87,7 @@ export function readInterfaces(object: string, value: JsonValue, table: Table): 
     const given = { ...values, force: values.force === true } as unknown as InterfacePatch
     for (const { name: key } of interfaceFields)
       if ((given[key] ?? null) !== null && !table.some(field => field.name === key))
-        throw badRequest(`${where}: field "${key}" belongs to the interfaces of nodes`, 'invalid-field')
+        throw refusalsOf(where)(`field "${key}" belongs to the interfaces of nodes`)
     if (seen.has(given.interface))
       throw badRequest(`${at} names interface ${given.interface} a second time`, 'given-twice')
     seen.add(given.interface)
@@ -99,10 +96,7 @@ export function readInterfaces(object: string, value: JsonValue, table: Table): 
   const renamed = all.filter(({ interface: from, newinterfacename: to }) => to && to !== from)
   for (const { interface: from, newinterfacename: to = '' } of renamed)
     if (all.some(one => one.interface === to && !renamed.includes(one)))
-      throw badRequest(
-        `${object}: interface ${to} is given twice: ${from} gets that name, too`,
-        'given-twice'
-      )
+      throw no(`interface ${to} is given twice: ${from} gets that name, too`, 'given-twice')
   return all
 }
 

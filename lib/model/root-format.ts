@@ -10,10 +10,7 @@ import type { ClusterSettings, View } from './stored.js'
 import { defaultTag } from './tags.js'
 import type { PackRoot, RootFormat } from './types/pack-roots.js'
 
-/**
- * Returns the format of a node's root: its own or its group's, else that of its image (rules 4.46). A node
- * with a disk unpacks the tar.
- */
+/** Returns the format of a node's root: its own, its group's or its image's; tar onto a disk (rules 4.46). */
 export function rootFormatOf(view: View, target: EffectiveNode): RootFormat {
   const { settings, image } = target
   const hasDisk = settings.localinstall || settings.partscript !== '' || layoutOf(view, target) !== undefined

@@ -1,6 +1,5 @@
-import { runSync } from '../base/concurrency.js'
 import { didYouMean } from '../base/did-you-mean.js'
-import { badRequest, ServiceError } from '../base/errors.js'
+import { badRequest, refusalsOf, ServiceError } from '../base/errors.js'
 import { toAddress } from './address.js'
 import {
   type Connection,
@@ -26,14 +25,10 @@ const objects: Readonly<Record<string, ObjectType | undefined>> = objectTypes
 const attached: Readonly<Record<string, AttachedType | undefined>> = attachedTypes
 
 /**
- * Checks the changes of a transaction against all rules between objects (rules 2.4, 3.6, 3.9, 3.13). It runs
- * inside the transaction, so concurrent changes cannot break a rule together. Throws 400 naming the object.
+ * Checks the changes of a transaction against all rules between objects (rules 2.4, 3.6, 3.9, 3.13), one per
+ * step. It runs inside the transaction, so concurrent changes cannot break a rule together. Throws 400 naming
+ * the object, or reports the errors to `refused`.
  */
-export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
-  runSync(checkChangesSliced(tx, cluster))
-}
-
-/** As `checkChanges`, one object per step. With `refused`, errors are reported instead of thrown. */
 export function* checkChangesSliced(
   tx: Tx,
   cluster: ClusterSettings,
@@ -79,12 +74,9 @@ function* checkChangeSliced(
   if (after) for (const check of checksOf(tx, ref, cluster)) check()
   else checkRemoved(tx, ref)
   if (before && after && object.checkChange) yield* object.checkChange(tx, before, after, cluster)
-  for (const { owner, macaddress = '' } of after
-    ? tx.index.connectionsOf({ type: object.type, name }, after)
-    : []) {
-    const why = macaddress === '' ? undefined : macProblem(macaddress)
-    const had = why === undefined || !was ? [] : tx.index.connectionsOf({ type: object.type, name }, was)
-    if (why !== undefined && !had.some(one => one.macaddress === macaddress))
+  for (const { owner, macaddress } of tx.index.connectionsOf(ref, after)) {
+    const why = macaddress && macProblem(macaddress)
+    if (why && !tx.index.connectionsOf(ref, was).some(one => one.macaddress === macaddress))
       throw badRequest(
         `${ownerText(owner)}: MAC ${macaddress} ${why}: give the one of the card, or none`,
         'invalid-mac'
@@ -99,12 +91,9 @@ interface Problem {
   readonly message: string
 }
 
-/** Checks every object, after an import or an edit by hand; returns at most `limit` problems. */
-export function checkState(view: View, cluster: ClusterSettings, limit?: number): Problem[] {
-  return runSync(checkStateSliced(view, cluster, limit))
-}
-
-/** As `checkState`, one object per step. */
+/**
+ * Checks every object, after an import or an edit by hand, one in each step; returns at most `limit` problems.
+ */
 export function* checkStateSliced(
   view: View,
   cluster: ClusterSettings,
@@ -180,26 +169,26 @@ function checkConnection(
   cluster: ClusterSettings
 ): void {
   const where = on === undefined ? title : `${title}: interface ${on}`
+  const no = refusalsOf(where)
   const other = (owners: readonly Owner[]) =>
     owners.find(owner => owner.type !== type || owner.name !== name || owner.interface !== on)
   const macOwner = macaddress === undefined ? undefined : other(view.index.macOwners(macaddress))
-  if (macOwner) throw badRequest(`${where}: MAC ${macaddress} belongs to ${ownerText(macOwner)}`, 'mac-taken')
+  if (macOwner) throw no(`MAC ${macaddress} belongs to ${ownerText(macOwner)}`, 'mac-taken')
   if (ipaddress === undefined) return
-  if (network === undefined) throw badRequest(`${where}: an address needs a network`, 'network-needed')
+  if (network === undefined) throw no('an address needs a network', 'network-needed')
   // A missing network is reported by another check.
   if (!view.get('network', network)) return
   checkDeviceAddress(view, network, ipaddress, where)
   if (view.index.lookup(`record/${name.toLowerCase()}`).includes(network))
-    throw badRequest(
-      `${where}: ${name} is a DNS record of network ${network}: delete that, or choose another name`,
+    throw no(
+      `${name} is a DNS record of network ${network}: delete that, or choose another name`,
       'already-exists'
     )
   const address = toAddress(ipaddress)
   const owner = other(view.index.addressOwners(address))
-  if (owner) throw badRequest(`${where}: ${ipaddress} belongs to ${ownerText(owner)}`, 'address-taken')
+  if (owner) throw no(`${ipaddress} belongs to ${ownerText(owner)}`, 'address-taken')
   const controller = controllerAddresses(cluster).get(address)
-  if (controller !== undefined)
-    throw badRequest(`${where}: ${ipaddress} belongs to controller ${controller}`, 'address-taken')
+  if (controller !== undefined) throw no(`${ipaddress} belongs to controller ${controller}`, 'address-taken')
 }
 
 function checkRemoved(tx: Tx, ref: Ref): void {

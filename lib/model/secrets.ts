@@ -4,34 +4,15 @@ import { badRequest, notFound, unavailable } from '../base/errors.js'
 import { isObject, type JsonValue } from '../base/json.js'
 import { firstOf } from '../base/log.js'
 import { openKey, readKey } from '../disk/file.js'
-import {
-  base64,
-  type FieldType,
-  objectName,
-  path,
-  type Stored,
-  secretMask,
-  type Table,
-  ValueError
-} from './field.js'
+import { base64, isPath, objectName, passing, path, type Stored, secretMask, type Table } from './field.js'
 import type { ChangeContext } from './object-type.js'
 import { type BodyField, readFields } from './request.js'
 import { SecretBox } from './secret-box.js'
-import type { AttachedType, Tx, View } from './stored.js'
+import { type AttachedType, docsOf, type Tx, type View } from './stored.js'
 import { listOf } from './table.js'
 import { account, fileMode } from './types/file.js'
 
 export type SecretOwner = 'node' | 'group'
-
-/** A file that the installation puts on a node: its path, and its content in base64 (rules 5.5). */
-export interface Secret {
-  readonly name: string
-  readonly path: string
-  readonly content: string
-  readonly owner?: string
-  readonly group?: string
-  readonly mode?: string
-}
 
 /** The fields that a request gives for one secret; missing fields stay as they are. */
 export interface SecretPatch {
@@ -90,8 +71,8 @@ export function* unreadableSecrets(
   view: View,
   box: SecretBox
 ): Generator<{ type: string; name: string; message: string }> {
-  for (const key of view.names('secrets')) {
-    const bad = view.get('secrets', key)?.secrets.find(({ content }) => !box.holds(content))
+  for (const { name: key, secrets } of docsOf(view, 'secrets')) {
+    const bad = secrets.find(({ content }) => !box.holds(content))
     const [type, owner] = [key.slice(0, key.indexOf('.')), key.slice(key.indexOf('.') + 1)]
     if (bad)
       yield {
@@ -138,15 +119,10 @@ function opened(box: SecretBox, where: string, content: string): Buffer {
 }
 
 /** The path of a file, without control characters, which would break a log or shell line in two. */
-const filePath: FieldType<string> = {
-  expected: 'the absolute path of a file, without .. and control characters',
-  json: 'string',
-  read: value => {
-    const read = path.read(value)
-    if (read.endsWith('/') || /[\u0000-\u001f\u007f]/.test(read)) throw new ValueError('')
-    return read
-  }
-}
+const filePath = passing(
+  'the absolute path of a file, without .. and control characters',
+  value => isPath(value) && !value.endsWith('/') && !/[\u0000-\u001f\u007f]/.test(value)
+)
 
 const accessFields = [
   { name: 'owner', type: account, meaning: 'its user on the node, by name or number; root if it is not set' },
@@ -281,21 +257,22 @@ function write(tx: Tx, type: SecretOwner, owner: string, secrets: SecretsDoc['se
 }
 
 const secretFields = [
-  {
-    name: 'secrets',
-    type: listOf<Secret>('secret', [
-      { name: 'name', type: objectName, required: true, meaning: 'name' },
-      { name: 'path', type: path, required: true, meaning: 'where the file is put' },
-      { name: 'content', type: base64, required: true, meaning: 'the file, encrypted' },
-      ...accessFields
-    ]),
-    required: true,
-    meaning: 'secrets of the owner'
-  }
+  { name: 'name', type: objectName, required: true, meaning: 'name' },
+  { name: 'path', type: path, required: true, meaning: 'where the file is put' },
+  { name: 'content', type: base64, required: true, meaning: 'the file, encrypted' },
+  ...accessFields
+] as const satisfies Table
+
+/** A file that the installation puts on a node: its path, and its content in base64 (rules 5.5). */
+export type Secret = Stored<typeof secretFields>
+
+const secretsType = listOf<Secret>('secret', secretFields)
+const fields = [
+  { name: 'secrets', type: secretsType, required: true, meaning: 'secrets of the owner' }
 ] as const satisfies Table
 
 /** The encrypted secrets of one owner, named `node.<name>` or `group.<name>`. */
-type SecretsDoc = { readonly name: string } & Stored<typeof secretFields>
+type SecretsDoc = { readonly name: string } & Stored<typeof fields>
 
 declare module './docs.js' {
   interface AttachedShapes {
@@ -305,7 +282,7 @@ declare module './docs.js' {
 
 export const secrets: AttachedType<SecretsDoc> = {
   title: 'secrets of',
-  fields: secretFields,
+  fields,
   *checks(view, { name }) {
     const owner = (['node', 'group'] as const).find(type => name.startsWith(secretsKey(type, '')))
     if (!owner || !view.get(owner, name.slice(owner.length + 1))) yield 'its node or group does not exist'

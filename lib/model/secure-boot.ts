@@ -16,10 +16,7 @@ export function kernelSignerOf(
     : undefined
 }
 
-/**
- * Returns a sentence if a node boots by GRUB and its kernel is known to carry no signature (rules 15.13);
- * undefined otherwise.
- */
+/** Returns a sentence if a node boots by GRUB and its kernel is known to be unsigned (rules 15.13). */
 export function unsignedKernel(view: View, cluster: ClusterSettings, name: string): string | undefined {
   const node = view.get('node', name)
   if (!node) return undefined

@@ -142,8 +142,8 @@ export type View = StoreView<Docs, ClusterIndex>
 export type Tx = StoreTx<Docs, ClusterIndex>
 export type ClusterStore = Store<Docs, ClusterIndex>
 
-/** Returns all objects of a type. */
-export const allOf = <K extends keyof Docs & string>(view: View, type: K): Docs[K][] =>
+/** Returns all objects of a type, in natural order of their names. */
+export const docsOf = <K extends keyof Docs>(view: View, type: K): Docs[K][] =>
   view.names(type).flatMap(name => view.get(type, name) ?? [])
 
 export interface NamedController {

@@ -3,7 +3,7 @@ import { firstOf } from '../base/log.js'
 import { compareNames } from '../store/order.js'
 import type { Files } from './cluster-index.js'
 import type { Docs } from './docs.js'
-import type { Tx, View } from './stored.js'
+import { docsOf, type Tx, type View } from './stored.js'
 
 type OsimagetagDoc = Docs['osimagetag']
 
@@ -41,7 +41,7 @@ export const tagsNamed = (view: View, tag: string): OsimagetagDoc[] =>
 
 /** Returns every tag with its key in lists: the first image of a name has the plain key (rules 1.2). */
 export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {
-  return docs(view, view.names('osimagetag'))
+  return docsOf(view, 'osimagetag')
     .sort((a, b) => (a.tag < b.tag ? -1 : a.tag > b.tag ? 1 : a.order - b.order))
     .map(doc => [doc.order === 1 ? doc.tag : tagKey(doc.osimage, doc.tag), doc])
 }

@@ -4,7 +4,8 @@ import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import { FieldError } from '../store/errors.js'
 import { compareNames } from '../store/order.js'
 import type { Change } from '../store/types.js'
-import { digestChanges } from './change-digest.js'
+import { checkDigest, digestChanges } from './change-digest.js'
+import { masked } from './differences.js'
 import type { Docs, TypeName } from './docs.js'
 import { objectName, secretMask, type Table } from './field.js'
 import { findImpact } from './impact.js'
@@ -27,7 +28,7 @@ const owners = ['group', 'node'] as const
 const mostProblems = 50
 /** An export is made in parts of about this many characters. */
 const PART_CHARACTERS = 16_384
-const isMasked = "is masked: only an admin's export can be imported"
+const maskedRefusal = "is masked: only an admin's export can be imported"
 
 /**
  * Exports everything that an admin has configured as one document of stored values (rules 3.11), in parts of
@@ -35,7 +36,7 @@ const isMasked = "is masked: only an admin's export can be imported"
  * give equal bytes, and diff works. The document shows the moment of the call however slowly it is read, and
  * can be read several times. Throws 503 for a secret that cannot be decrypted.
  */
-export function exportText(model: Model, masked: boolean): Iterable<string> {
+export function exportText(model: Model, isMasked: boolean): Iterable<string> {
   const { view, box } = model
   const { variables } = model.cluster
   const hasVariables = Object.keys(variables).length > 0
@@ -45,29 +46,40 @@ export function exportText(model: Model, masked: boolean): Iterable<string> {
   const objects = typeNames.map(type => [type, view.names(type).map(name => view.get(type, name))] as const)
   const tags = allTags(view)
   const secrets = view.names('secrets').map(key => [key, view.get('secrets', key)?.secrets] as const)
-  return {
-    *[Symbol.iterator]() {
-      yield `{"config":{\n"cluster":${cluster}`
-      for (const [type, docs] of objects) {
-        yield `,\n"${type}":`
-        yield* map(docs, doc => doc && [doc.name, stored(type, doc, masked)])
-      }
-      yield ',\n"osimagetag":'
-      yield* map(tags, ([key, tag]) => [key, tagEntry(tag)])
-      yield ',\n"secrets":{'
-      for (const [i, owner] of owners.entries()) {
-        yield `${i > 0 ? ',' : ''}\n"${owner}":`
-        const before = secretsKey(owner, '')
-        // One pass over all secrets: a lookup for each of many nodes would take long without giving a part.
-        yield* map(secrets, ([key, held]) => {
-          if (!held || !key.startsWith(before)) return undefined
-          const name = key.slice(before.length)
-          return [name, shownSecrets(held, box, `${owner} ${name}`, masked)]
-        })
-      }
-      yield '\n}\n}}\n'
+  function* text(): Generator<string> {
+    yield `{"config":{\n"cluster":${cluster}`
+    for (const [type, docs] of objects) {
+      yield `,\n"${type}":`
+      yield* map(docs, doc => doc && [doc.name, stored(type, doc, isMasked)])
     }
+    yield ',\n"osimagetag":'
+    yield* map(tags, ([key, tag]) => [key, tagEntry(tag)])
+    yield ',\n"secrets":{'
+    for (const [i, owner] of owners.entries()) {
+      yield `${i > 0 ? ',' : ''}\n"${owner}":`
+      const before = secretsKey(owner, '')
+      // One pass over all secrets: a lookup for each of many nodes would take long without giving a part.
+      yield* map(secrets, ([key, held]) => {
+        if (!held || !key.startsWith(before)) return undefined
+        const name = key.slice(before.length)
+        return [name, shownSecrets(held, box, `${owner} ${name}`, isMasked)]
+      })
+    }
+    yield '\n}\n}}\n'
   }
+  return { [Symbol.iterator]: () => inParts(text(), PART_CHARACTERS) }
+}
+
+/** Joins texts to parts of at least `least` characters. */
+function* inParts(texts: Iterable<string>, least: number): Generator<string> {
+  let part = ''
+  for (const text of texts) {
+    part += text
+    if (part.length < least) continue
+    yield part
+    part = ''
+  }
+  yield part
 }
 
 /** Throws 503 for a secret that cannot be decrypted; yields for each owner. */
@@ -79,30 +91,24 @@ export function* checkSecretsSliced({ view, box }: Model): Generator<void> {
     }
 }
 
-/** Yields the text of a map in parts, one line per entry; values without an entry are skipped. */
+/** Yields the text of a map, one line per entry; values without an entry are skipped. */
 function* map<V>(
   values: readonly V[],
   entry: (value: V) => readonly [name: string, value: unknown] | undefined
 ): Generator<string> {
-  let part = '{'
-  let separator = ''
+  let separator = '{'
   for (const value of values) {
     const [name, made] = entry(value) ?? []
     if (name === undefined) continue
-    part += `${separator}\n${JSON.stringify(name)}:${JSON.stringify(made)}`
+    yield `${separator}\n${JSON.stringify(name)}:${JSON.stringify(made)}`
     separator = ','
-    if (part.length < PART_CHARACTERS) continue
-    yield part
-    part = ''
   }
-  yield separator === '' ? `${part}}` : `${part}\n}`
+  yield separator === '{' ? '{}' : '\n}'
 }
 
-function stored<K extends TypeName>(type: K, doc: Docs[K], masked: boolean): object {
-  const fields: Record<string, unknown> = kinds[type].fieldsOf(doc)
-  for (const field of objectTypes[type].fields)
-    if (field.secret && masked && fields[field.name] !== undefined) fields[field.name] = secretMask
-  return fields
+function stored<K extends TypeName>(type: K, doc: Docs[K], isMasked: boolean): object {
+  const fields = kinds[type].fieldsOf(doc)
+  return isMasked ? masked(type, fields) : fields
 }
 
 const tagEntry = ({ tag, osimage, kernelfile, initrdfile, imagefile, kerneloptions }: OsimagetagDoc) => ({
@@ -164,7 +170,7 @@ export async function importDocument(
   const replace = await runFairly(parseDocument(model, document))
   return model.changeInSteps(actor, 'import', function* (changing) {
     const changes = yield* replace(changing)
-    if (expected !== undefined) (yield* digestChanges(changes)).check(expected)
+    yield* checkDigest(changes, expected, 'import')
     return summarizeChanges(changes)
   })
 }
@@ -177,7 +183,7 @@ export async function previewImport(model: Model, document: JsonValue) {
     const before = { view: model.view, cluster: model.cluster }
     const after = { view: changing.tx, cluster: effectiveSettings(changing.tx, model.ini) }
     const felt = findImpact(changes, before, after)
-    return { changes: summarizeChanges(changes), mark: (yield* digestChanges(changes)).text, felt }
+    return { changes: summarizeChanges(changes), mark: yield* digestChanges(changes), felt }
   })
 }
 
@@ -258,7 +264,7 @@ function* parseObjects<K extends TypeName>(
     const before = problems.count
     for (const [key, value] of isObject(entry) ? Object.entries(entry) : [])
       if (value === secretMask && fieldFor(objectTypes[type].fields, key, value)?.secret)
-        problems.add([...path, key], `field "${key}" ${isMasked}`)
+        problems.add([...path, key], `field "${key}" ${maskedRefusal}`)
     const doc = readStored(objectTypes[type], name, entry, (at, message) =>
       problems.add([...path, ...at], `${objectTypes[type].title} ${name}: ${message}`)
     )
@@ -352,7 +358,8 @@ const NODES_REMOVED_AT_ONCE = 200
 /** Checks a secret of a document, which has to be complete, unlike one of a request. */
 function checkCompleteSecret(owner: string, entry: JsonValue): void {
   for (const { name, newName, path, content, masked } of readSecrets(owner, [entry]))
-    if (masked) throw badRequest(`${owner}: secret ${name}: field "content" ${isMasked}`, 'invalid-field')
+    if (masked)
+      throw badRequest(`${owner}: secret ${name}: field "content" ${maskedRefusal}`, 'invalid-field')
     else if (path === undefined || content === undefined || newName !== undefined)
       throw badRequest(
         `${owner}: secret ${name} must have "name", "path" and "content" alone`,
@@ -374,19 +381,15 @@ export function snapshot({ view, box }: Model): Iterable<string> {
   const all = types.flatMap(type => view.names(type).map(name => [type, name, view.get(type, name)] as const))
   const encode = (type: keyof Docs, doc: object) =>
     (kinds[type] as { encode(doc: object): string }).encode(doc)
-  return {
-    *[Symbol.iterator]() {
-      let piece = '{"snapshot":{'
-      let separator = ''
-      for (const [type, name, doc] of all) {
-        if (!doc) continue
-        piece += `${separator}${JSON.stringify(`${type}/${name}.json`)}:${JSON.stringify(encode(type, doc))}`
-        separator = ','
-        if (piece.length < PIECE_CHARACTERS) continue
-        yield piece
-        piece = ''
-      }
-      yield `${piece}}}`
+  function* text(): Generator<string> {
+    let separator = ''
+    yield '{"snapshot":{'
+    for (const [type, name, doc] of all) {
+      if (!doc) continue
+      yield `${separator}${JSON.stringify(`${type}/${name}.json`)}:${JSON.stringify(encode(type, doc))}`
+      separator = ','
     }
+    yield '}}'
   }
+  return { [Symbol.iterator]: () => inParts(text(), PIECE_CHARACTERS) }
 }

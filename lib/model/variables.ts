@@ -1,4 +1,4 @@
-import { badRequest } from '../base/errors.js'
+import { refusalsOf } from '../base/errors.js'
 import { isObject, type JsonValue } from '../base/json.js'
 import { type FieldType, ValueError } from './field.js'
 
@@ -66,18 +66,13 @@ export function mergeVariables(
 
 /** Throws 400 if the variables are too many or too long; the message begins with `title`. */
 export function checkVariables(variables: VariableMap = {}, title: string): void {
+  const no = refusalsOf(title)
   const entries = Object.entries(variables)
   if (entries.length > mostVariables)
-    throw badRequest(
-      `${title}: field "variables" has ${entries.length} variables: ${mostVariables} at most`,
-      'too-many'
-    )
+    throw no(`field "variables" has ${entries.length} variables: ${mostVariables} at most`, 'too-many')
   const bytes = entries.reduce((sum, [name, value]) => sum + name.length + Buffer.byteLength(value), 0)
   if (bytes > mostBytes)
-    throw badRequest(
-      `${title}: field "variables" has ${bytes} bytes in all: ${mostBytes} at most`,
-      'too-many'
-    )
+    throw no(`field "variables" has ${bytes} bytes in all: ${mostBytes} at most`, 'too-many')
 }
 
 export const variablesField = {

@@ -1,4 +1,5 @@
 import { didYouMean } from '../base/did-you-mean.js'
+import { addTo } from '../base/lists.js'
 import { firstOf } from '../base/log.js'
 import { type Prefix, parsePrefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
@@ -14,7 +15,7 @@ import { optionNames } from './interface-options.js'
 import { linuxProblemsOf } from './linux-limits.js'
 import { machineKeys } from './machine-id.js'
 import { rootFormatOf } from './root-format.js'
-import type { Change, ClusterSettings, View } from './stored.js'
+import { type Change, type ClusterSettings, docsOf, type View } from './stored.js'
 import { ekOf } from './trust.js'
 import { objectTypes } from './types.js'
 
@@ -187,11 +188,7 @@ export function addedWarnings(
 /** Joins the objects of each sentence to one line. */
 function lines(found: Iterable<readonly [object: string, sentence: string]>): string[] {
   const objects = new Map<string, string[]>()
-  for (const [object, sentence] of found) {
-    const named = objects.get(sentence)
-    if (named) named.push(object)
-    else objects.set(sentence, [object])
-  }
+  for (const [object, sentence] of found) addTo(objects, sentence, object)
   const all = [...objects].map(([sentence, named]) => `${listOf(named)}: ${sentence}`)
   return all.length > mostLines
     ? [...all.slice(0, mostLines), `and ${all.length - mostLines} more such names`]
@@ -202,11 +199,9 @@ function lines(found: Iterable<readonly [object: string, sentence: string]>): st
 export function nameWarnings(view: View, cluster: ClusterSettings): string[] {
   function* found(): Generator<readonly [string, string]> {
     for (const type of warnedTypes)
-      for (const name of view.names(type)) {
-        const doc = view.get(type, name)
-        for (const sentence of doc ? warningsIn(view, type, doc, cluster) : [])
-          yield [`${objectTypes[type].title} ${name}`, sentence]
-      }
+      for (const doc of docsOf(view, type))
+        for (const sentence of warningsIn(view, type, doc, cluster))
+          yield [`${objectTypes[type].title} ${doc.name}`, sentence]
   }
   return lines(found())
 }

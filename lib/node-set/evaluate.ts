@@ -95,13 +95,8 @@ export function isLike(pattern: string, name: string): boolean {
   return at >= 0 && name.length - last.length >= at && name.endsWith(last)
 }
 
-interface Operation {
-  readonly operator: string
-  readonly operand: string
-}
-
 /** Splits at operators outside brackets, lazily; the first operand is united with the empty set. */
-function* operations(text: string): Generator<Operation> {
+function* operations(text: string): Generator<{ readonly operator: string; readonly operand: string }> {
   let operator = ','
   let start = 0
   let isInside = false

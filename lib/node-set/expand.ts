@@ -32,9 +32,8 @@ export function* expand(
   for (const [i, part] of parts.entries()) all.push(i % 2 === 0 ? part : yield* rangesOf(part, wrong))
   const tooLong = (name: string) =>
     wrong(`${forMessage(name)} would be a name of more than ${longest} characters`)
-  let text = 0
-  for (const part of all) if (typeof part === 'string') text += part.length
-  if (text > longest) throw tooLong(parts.join(''))
+  const text = all.filter(part => typeof part === 'string').join('')
+  if (text.length > longest) throw tooLong(parts.join(''))
   for (const name of joined(all, 0, '')) {
     if (name.length > longest) throw tooLong(name)
     yield name

@@ -1,4 +1,5 @@
 import { runSync, sortInSteps } from '../base/concurrency.js'
+import { addTo } from '../base/lists.js'
 import { isZeroed, MOST_BRACKETS } from './expand.js'
 
 /** The parts of a name: text at even places, a number or ranges of numbers at odd ones. */
@@ -81,10 +82,4 @@ function* consecutive(sorted: Iterable<number>): Generator<readonly [number, num
     }
   }
   if (run) yield run
-}
-
-function addTo<V, K>(groups: Map<K, V[]>, key: K, value: V): void {
-  const group = groups.get(key)
-  if (group) group.push(value)
-  else groups.set(key, [value])
 }

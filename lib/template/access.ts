@@ -19,10 +19,7 @@ const LOOP = new Map<string, (loop: Loop) => unknown>([
 const OF_MAPS =
   /^(?:clear|copy|fromkeys|get|items|keys|pop|popitem|setdefault|update|values|__(?!proto)[a-z_]+__)$/
 
-/**
- * Returns a reader of the attribute `name`, as in `value.name`. Throws OperationError for a value that is
- * neither map nor `loop`, or if maps have a method of that name.
- */
+/** Returns a reader of `value.name`; OperationError: neither map nor `loop`, or a method of maps. */
 export function attribute(name: string, missing: Missing): (value: unknown) => unknown {
   const isOfMaps = OF_MAPS.test(name)
   return value => {

@@ -68,6 +68,7 @@ export class OperationError extends Error {
 /** White space of Python as a regular expression; JavaScript's \s differs. */
 export const SPACE = '[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]'
 const IS_SPACE = new RegExp(SPACE)
+const WORDS = new RegExp(`${SPACE.replace('[', '[^')}+`, 'g')
 export const LINE_END = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/
 
 /** Returns the characters of a string, which Python counts and indexes, unlike UTF-16 units. */
@@ -95,24 +96,15 @@ export function strip(s: string, chars: string | undefined, left: boolean, right
 /** `str.split` at `separator` or white space, with at most `limit` cuts, any number if negative. */
 export function split(s: string, separator: string | undefined, limit: number): string[] {
   if (separator === '') throw new OperationError('the separator of split() is empty')
-  const parts: string[] = []
-  let from = 0
   if (separator !== undefined) {
-    for (let at = s.indexOf(separator); at >= 0 && parts.length !== limit; at = s.indexOf(separator, from)) {
-      parts.push(s.slice(from, at))
-      from = at + separator.length
-    }
-    parts.push(s.slice(from))
-    return parts
+    const parts = s.split(separator)
+    const isCut = limit >= 0 && parts.length > limit + 1
+    return isCut ? [...parts.slice(0, limit), parts.slice(limit).join(separator)] : parts
   }
-  for (;;) {
-    while (isSpace(s.charAt(from))) from++
-    if (from === s.length) return parts
-    let to = parts.length === limit ? s.length : from
-    while (to < s.length && !isSpace(s.charAt(to))) to++
-    parts.push(s.slice(from, to))
-    from = to
-  }
+  const found = [...s.matchAll(WORDS)]
+  const words = found.map(([word]) => word)
+  const rest = found[limit]
+  return rest ? [...words.slice(0, limit), s.slice(rest.index)] : words
 }
 
 /** `str.replace` with at most `limit` replacements, any if negative. Throws if `from` is empty. */

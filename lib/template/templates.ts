@@ -26,23 +26,17 @@ interface Loaded {
 
 /** The templates of a directory, compiled on first use, and again after a change (rules 4.11). */
 export class Templates {
-  readonly #include: IncludeResolver
   readonly #loaded = new Map<string, Loaded>()
+  readonly #nowMs: () => number
+  readonly #include: IncludeResolver = name => {
+    const template = this.#find(name)
+    if (!template && !isBelow(name))
+      throw new OperationError(`${name} is not a path below the directory of templates`)
+    return template
+  }
 
   constructor(private readonly options: TemplatesOptions) {
-    this.#include = name => {
-      if (!this.#isBelow(name))
-        throw new OperationError(`${name} is not a path below the directory of templates`)
-      return this.#find(name)
-    }
-  }
-
-  get #nowMs(): number {
-    return this.options.now?.() ?? performance.now()
-  }
-
-  #isBelow(name: string): boolean {
-    return this.#loaded.has(name) || isBelow(name)
+    this.#nowMs = options.now ?? (() => performance.now())
   }
 
   /**
@@ -50,7 +44,7 @@ export class Templates {
    * Throws TemplateError: no such file, a syntax error, an undefined or unprintable value.
    */
   render(name: string, data: Readonly<Record<string, unknown>>): string {
-    const template = this.#isBelow(name) ? this.#find(name) : undefined
+    const template = this.#find(name)
     if (template === undefined) throw new TemplateError(name, 1, 1, NO_TEMPLATE)
     return template.render(data)
   }
@@ -58,7 +52,7 @@ export class Templates {
   /** Returns an object that stands for a template's content until it changes; undefined for a broken one. */
   identity(name: string): object | undefined {
     try {
-      return this.#isBelow(name) ? this.#find(name) : undefined
+      return this.#find(name)
     } catch {
       return undefined
     }
@@ -95,10 +89,11 @@ export class Templates {
     }
   }
 
-  /** Returns undefined for a missing file. Throws the TemplateError of a file that does not compile. */
+  /** Returns undefined without such a file below the directory. Throws the TemplateError of a broken one. */
   #find(name: string): Template | undefined {
     let loaded = this.#loaded.get(name)
-    const now = this.#nowMs
+    if (loaded === undefined && !isBelow(name)) return undefined
+    const now = this.#nowMs()
     if (loaded === undefined || now - loaded.lookedAtMs >= LOOK_AGAIN_MS) {
       if (loaded !== undefined && loaded.stamp === this.#stamp(name)) loaded.lookedAtMs = now
       else loaded = this.#load(name)
@@ -111,7 +106,7 @@ export class Templates {
   #load(name: string): Loaded {
     // The stamp comes first, so that a change during the read is noticed.
     const stamp = this.#stamp(name)
-    return { stamp, lookedAtMs: this.#nowMs, template: stamp === '' ? undefined : this.#compile(name) }
+    return { stamp, lookedAtMs: this.#nowMs(), template: stamp === '' ? undefined : this.#compile(name) }
   }
 
   #compile(name: string): Template | TemplateError {

@@ -1,5 +1,7 @@
 import { type Requester, runFairly } from '../base/concurrency.js'
-import { contains, parseAddress } from '../model/address.js'
+import { addTo } from '../base/lists.js'
+import { parseAddress } from '../model/address.js'
+import { networkOf } from '../model/networks.js'
 import type { View } from '../model/stored.js'
 import type { ScannedMachine, SeenMachine, UnknownMachines } from './machines.js'
 import { keysOf, nodeOf } from './node-of.js'
@@ -10,7 +12,7 @@ export interface PortLocation {
   readonly port: string
 }
 
-export interface Sources {
+export interface UnknownSources {
   /** The machines that asked this controller. */
   readonly own: Pick<UnknownMachines, 'all' | 'scanned'>
   /** The machines that asked the other controllers. */
@@ -22,18 +24,12 @@ export interface Sources {
   readonly ports?: (macs: readonly string[]) => Promise<ReadonlyMap<string, PortLocation>>
 }
 
-/** The unknown machines of all controllers. */
-export class UnknownList {
-  constructor(private readonly sources: Sources) {}
-
-  /** Gathers the machines, their ports, and the controllers that did not answer, in steps for one client. */
-  async seen(asker?: Requester) {
-    const { own, others, ports } = this.sources
-    const { lists, missing } = (await others?.()) ?? { lists: [], missing: [] }
-    const machines = await runFairly(joined([own.all(), ...lists], own.scanned()), asker)
-    const at = (await ports?.(machines.map(({ mac }) => mac))) ?? new Map<string, PortLocation>()
-    return { machines, missing, ports: at }
-  }
+/** Gathers the machines, their ports, and the controllers that did not answer, in steps for one client. */
+export async function seenMachines({ own, others, ports }: UnknownSources, asker?: Requester) {
+  const { lists, missing } = (await others?.()) ?? { lists: [], missing: [] }
+  const machines = await runFairly(joined([own.all(), ...lists], own.scanned()), asker)
+  const at = (await ports?.(machines.map(({ mac }) => mac))) ?? new Map<string, PortLocation>()
+  return { machines, missing, ports: at }
 }
 
 type Texts = 'mac' | 'maker' | 'product' | 'serial' | 'uuid' | 'asset' | 'address' | 'network'
@@ -114,13 +110,14 @@ export function* unknownIn(
     yield
     const { mac, macs, maker = null, product = null, serial = null, uuid = null, asset = null } = machine
     const { address, first, last, count } = machine
+    const from = parseAddress(address)
     const place = ports.get(mac)
     const conflict = conflictOf(view, machine, sharing)
     const known = conflict === undefined ? nodeOf(view, machine) : undefined
     const node = typeof known === 'object' ? known.name : null
     found.push({
       ...{ mac: mac || null, macs, maker, product, serial, uuid, asset, address: address || null },
-      network: machine.network ?? networkOf(view, address),
+      network: machine.network ?? (from === undefined ? null : (networkOf(view, from) ?? null)),
       ...{ switch: place?.switch ?? null, port: place?.port ?? null },
       ...{ bmc: machine.bmc ?? null, bmc_mac: machine.bmcMac ?? null },
       ...{ first: iso(first), last: iso(last), count },
@@ -135,14 +132,6 @@ export function* unknownIn(
 const matchOf = (node: string, machine: string) =>
   `node ${node} has its serial number or UUID, and no machine: ` +
   `type svcctl unknown adopt ${machine} as ${node}, or set [boot] by_serial = yes`
-
-/** Returns the network with an address; null if there is none. */
-function networkOf(view: View, text: string): string | null {
-  const address = parseAddress(text)
-  if (address === undefined) return null
-  for (const [name, prefix] of view.index.networks) if (contains(prefix, address)) return name
-  return null
-}
 
 /** Whether a machine is a node's, or a device's. */
 function isKnown({ index }: View, machine: ListedMachine): boolean {
@@ -166,11 +155,7 @@ function* sharedIds(machines: readonly ListedMachine[]): Generator<void, Map<str
   const byId = new Map<string, ListedMachine[]>()
   for (const machine of machines) {
     yield
-    for (const id of idsOf(machine)) {
-      const sharing = byId.get(id)
-      if (sharing) sharing.push(machine)
-      else byId.set(id, [machine])
-    }
+    for (const id of idsOf(machine)) addTo(byId, id, machine)
   }
   return byId
 }

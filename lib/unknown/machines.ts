@@ -81,11 +81,14 @@ export const macsOf = (given: readonly unknown[]): string[] =>
     )
   ].slice(0, MOST_MACS)
 
-/** Returns the claims that have a value. */
-export function claims(macs: readonly unknown[], texts: Readonly<Record<string, unknown>>): Claims {
+/** Returns the claims that have a value; `textOf` reads those that are texts. */
+export function claims(
+  macs: readonly unknown[],
+  textOf: (name: Exclude<keyof Claims, 'macs'>) => unknown
+): Claims {
   const names = ['maker', 'product', 'serial', 'uuid', 'asset'] as const
   const said = names.flatMap(name => {
-    const text = tame(name === 'uuid' ? String(texts[name] ?? '').toLowerCase() : texts[name])
+    const text = tame(name === 'uuid' ? String(textOf(name) ?? '').toLowerCase() : textOf(name))
     return text === undefined || (name === 'uuid' && !UUID.test(text)) ? [] : [[name, text] as const]
   })
   return { macs: macsOf(macs), ...Object.fromEntries(said) }
@@ -102,7 +105,7 @@ export const claimsOf = (mac: string, query: URLSearchParams): Claims =>
   claims(
     [mac, ...(query.get('macs') ?? '').slice(0, 512).split(',')],
     // The first of several values counts: an "&" within one cannot replace those before it.
-    Object.fromEntries(['serial', 'uuid', 'maker', 'product', 'asset'].map(name => [name, query.get(name)]))
+    name => query.get(name)
   )
 
 /** A machine of the list. */
@@ -141,10 +144,8 @@ export class UnknownMachines {
     const said = claimsOf(mac, query)
     const known = this.#byMac.get(mac)
     // A machine stays with its first source: else a stranger could take it over, and push it out.
-    const party = known?.party ?? clientNetworkOf(address)
+    const { party = clientNetworkOf(address), machine: was, ids = {} } = known ?? {}
     if (!known) this.#makeRoom(party)
-    const was = known?.machine
-    const { ids = {} } = known ?? {}
     const before = differ(ids, said) ? (ids.serial ?? ids.uuid) : was?.before
     const refused = model && nodeOf(model.view, said)
     const machine: SeenMachine = {
@@ -206,11 +207,11 @@ export class UnknownMachines {
   }
 
   #remove(mac: string): void {
-    const { party } = this.#byMac.get(mac) ?? {}
+    const { party = '' } = this.#byMac.get(mac) ?? {}
     this.#byMac.delete(mac)
-    const own = party === undefined ? undefined : this.#bySource.get(party)
+    const own = this.#bySource.get(party)
     own?.delete(mac)
-    if (party !== undefined && own?.size === 0) this.#bySource.delete(party)
+    if (own?.size === 0) this.#bySource.delete(party)
   }
 
   #report(machine: SeenMachine): void {

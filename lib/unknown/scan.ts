@@ -1,5 +1,6 @@
 import { inParallel } from '../base/concurrency.js'
 import { badRequest } from '../base/errors.js'
+import { addTo } from '../base/lists.js'
 import { firstOf } from '../base/log.js'
 import { SlidingWindow } from '../base/rate-limit.js'
 import type { Config } from '../config/types.js'
@@ -106,10 +107,7 @@ export class BmcScan {
         job.signal.throwIfAborted()
         const { message, cause } = error as Error & { cause?: NodeJS.ErrnoException }
         const isSilent = cause?.name === 'TimeLimitError' || NOBODY.test(cause?.code ?? '')
-        const fault = cleanLine(message)
-        const at = faults.get(fault) ?? []
-        at.push(text)
-        if (!isSilent) faults.set(fault, at)
+        if (!isSilent) addTo(faults, cleanLine(message), text)
       }
       job.progress(++ended / addresses.length)
     })
@@ -126,7 +124,7 @@ export class BmcScan {
       ...{ caFile: ca_file, connectMs: CONNECT_MS }
     })
     const [bmcMac] = macsOf(bmcMacs)
-    const said = claims(macs, texts)
+    const said = claims(macs, name => texts[name])
     return { ...said, bmc: bmc.address, ...(bmcMac === undefined ? {} : { bmcMac }) }
   }
 }

@@ -1,7 +1,8 @@
 import t from 'tap'
+import { runSync } from '../../lib/base/concurrency.js'
 import { formatAddress } from '../../lib/model/address.js'
 import { nextFree, takenIn } from '../../lib/model/networks.js'
-import { checkState } from '../../lib/model/rules.js'
+import { checkStateSliced } from '../../lib/model/rules.js'
 import { checkRows, MemoryCluster, type Objects, settings } from '../support/memory-cluster.js'
 
 const mac = '52:54:00:00:00:01'
@@ -268,7 +269,7 @@ t.test('files changed by hand are checked as a whole (rules 11.2)', async t => {
     },
     'network/b': { network: '10.9.0.0/24', gateway: '10.8.0.1' }
   })
-  const problems = checkState(model.view, settings)
+  const problems = runSync(checkStateSliced(model.view, settings))
   t.same(
     problems.map(({ type, name, message }) => [type, name, message]).sort(),
     [
@@ -283,7 +284,7 @@ t.test('files changed by hand are checked as a whole (rules 11.2)', async t => {
       ]
     ].sort()
   )
-  t.equal(checkState(model.view, settings, 2).length, 2, 'as many as are asked for')
+  t.equal(runSync(checkStateSliced(model.view, settings, 2)).length, 2, 'as many as are asked for')
 })
 
 // rules 3.7

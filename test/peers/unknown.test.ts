@@ -7,7 +7,7 @@ import { HttpServer } from '../../lib/http/server.js'
 import { linesOfOthers, UNKNOWN_LINES } from '../../lib/peers/lines.js'
 import { ControllerAuth } from '../../lib/peers/proofs.js'
 import { lineRoutes } from '../../lib/peers/routes.js'
-import { UnknownList, unknownIn } from '../../lib/unknown/list.js'
+import { seenMachines, unknownIn } from '../../lib/unknown/list.js'
 import { MOST_MACHINES, type SeenMachine } from '../../lib/unknown/machines.js'
 import { MemoryCluster } from '../support/memory-cluster.js'
 
@@ -35,7 +35,7 @@ async function controllerWith(t: Test, name: string, machines: readonly SeenMach
 }
 
 const listOf = (own: readonly SeenMachine[], others: readonly { name: string; url?: string }[]) =>
-  new UnknownList({
+  seenMachines({
     own: { all: () => [...own], scanned: () => [] },
     others: async () => {
       const questions = {
@@ -52,7 +52,7 @@ t.test('the list joins what each controller saw, and names those that it could n
     await controllerWith(t, 'c2', [machine(1, 500, 9000, { serial: 'NEW' }), machine(2, 1, 2)]),
     { name: 'c3', url: 'http://127.0.0.1:1' }
   ]
-  const { machines, missing } = await listOf([machine(1, 1000, 2000, { serial: 'OLD' })], others).seen()
+  const { machines, missing } = await listOf([machine(1, 1000, 2000, { serial: 'OLD' })], others)
   t.match(machines, [
     { mac: mac(1), serial: 'NEW', first: 500, last: 9000, count: 4 },
     { mac: mac(2), count: 2 }
@@ -71,7 +71,7 @@ t.test('a full list of another controller fits, and is listed without a long pau
       ...{ maker: long.replaceAll('"', '~'), product: 'p'.repeat(64), asset: 'a'.repeat(64) }
     })
   )
-  const { machines, missing } = await listOf([], [await controllerWith(t, 'c2', all)]).seen()
+  const { machines, missing } = await listOf([], [await controllerWith(t, 'c2', all)])
   t.equal(machines.length, MOST_MACHINES)
   t.strictSame(
     missing.map(({ controller }) => controller),
@@ -79,11 +79,11 @@ t.test('a full list of another controller fits, and is listed without a long pau
   )
   const own = [machine(1, 1, 2)]
   const full = Array.from({ length: 3 }, () => all)
-  const list = new UnknownList({
+  const sources = {
     own: { all: () => own, scanned: () => [] },
     others: async () => ({ lists: full, missing: [] })
-  })
-  const { turns } = await countingTurns(() => list.seen())
+  }
+  const { turns } = await countingTurns(() => seenMachines(sources))
   t.ok(turns > 1, `${turns} turns of the event loop while three full lists are joined`)
   const { model } = new MemoryCluster({})
   const began = performance.now()
@@ -103,3 +103,14 @@ async function countingTurns(work: () => Promise<unknown>) {
   isOver = true
   return { turns }
 }
+
+// rules 3.6
+t.test('of two networks with its address, a machine is in the one with the longest prefix', t => {
+  const { model } = new MemoryCluster({
+    'network/all': { network: '10.0.0.0/8' },
+    'network/boot': { network: '10.141.0.0/16' }
+  })
+  const [found] = runSync(unknownIn(model.view, [machine(1, 1, 2)], new Map()))
+  t.equal(found?.network, 'boot')
+  t.end()
+})

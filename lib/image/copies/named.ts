@@ -1,5 +1,5 @@
 import type { Files } from '../../model/cluster-index.js'
-import { allOf, type View } from '../../model/stored.js'
+import { docsOf, type View } from '../../model/stored.js'
 import { filesOf } from '../../model/tags.js'
 import type { PackDoc } from '../../model/types/osimage.js'
 
@@ -18,9 +18,9 @@ const LATELY_MS = 3_600_000
 export function* fileHolders(
   view: View
 ): Generator<{ type: 'osimage' | 'osimagetag'; name: string; title: string; files: Files }> {
-  for (const image of allOf(view, 'osimage'))
+  for (const image of docsOf(view, 'osimage'))
     yield { type: 'osimage', name: image.name, title: `OS image ${image.name}`, files: filesOf(image) }
-  for (const doc of allOf(view, 'osimagetag')) {
+  for (const doc of docsOf(view, 'osimagetag')) {
     const title = `OS image ${doc.osimage}: tag ${doc.tag}`
     yield { type: 'osimagetag', name: doc.name, title, files: filesOf(doc) }
   }
@@ -40,7 +40,7 @@ export function namedFiles(view: View): NamedFile[] {
   }
   for (const { title, files } of fileHolders(view)) add(title, files)
   // A pack that is not yet its image's: a second controller has to fetch it first (rules 11.19).
-  for (const pack of allOf(view, 'pack')) {
+  for (const pack of docsOf(view, 'pack')) {
     const image = view.get('osimage', pack.osimage)
     // An image without a pack may be being packed, or its pack is only kept for nodes that still install it.
     const { time = Date.now() - LATELY_MS } = view.get('pack', image?.imagefile ?? '') ?? {}

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { isFile, unlessMissing } from '../../disk/file.js'
 import { hashFile } from '../../helper/packer/in-worker.js'
 import type { JobContext } from '../../jobs/jobs.js'
-import { allOf } from '../../model/stored.js'
+import { docsOf } from '../../model/stored.js'
 import type { ImageContext } from '../context.js'
 import { blobsIn } from './skopeo.js'
 
@@ -58,7 +58,7 @@ export async function keepLayers(context: ImageContext, scratch: string, digests
 /** Removes the layers that no image has, and beyond `[image] max_unpacked` those that were fetched first. */
 export async function removeUnusedLayers(context: Pick<ImageContext, 'config' | 'model'>): Promise<void> {
   const directory = layersIn(context)
-  const digests = allOf(context.model.view, 'osimage').flatMap(({ source }) => source?.layers ?? [])
+  const digests = docsOf(context.model.view, 'osimage').flatMap(({ source }) => source?.layers ?? [])
   const wanted = new Set(digests.map(nameOf))
   const found: { path: string; bytes: number; time: number }[] = []
   for (const name of await unlessMissing(readdir(directory), [])) {

@@ -1,58 +1,44 @@
 import { badRequest } from '../../base/errors.js'
 import {
   boolean,
-  checked,
   comment,
-  type FieldType,
+  matching,
   objectName,
   oneNumberOf,
   oneOf,
-  passes,
   type Stored,
   type Table,
-  ValueError
+  valueType
 } from '../field.js'
 import { named, type ObjectType } from '../object-type.js'
 import { listOf } from '../table.js'
 
-/** Makes a type of texts that match. */
-const like = (expected: string, pattern: RegExp) =>
-  checked(
-    expected,
-    passes(value => pattern.test(value))
-  )
-
-const name = like(
+const name = matching(
   '1 to 32 letters, digits, hyphens and underscores that begin with a letter',
   /^[A-Za-z][A-Za-z0-9_-]{0,31}$/
 )
-const diskSize = like('a size with a unit, such as 512M, 100G or 1.5T', /^\d{1,6}(?:\.\d{1,3})?[MGT]$/)
-const size = like(
+const diskSize = matching('a size with a unit, such as 512M, 100G or 1.5T', /^\d{1,6}(?:\.\d{1,3})?[MGT]$/)
+const size = matching(
   'a size such as 512M, 100G or 1.5T, a part such as 10%, or rest',
   /^(?:\d{1,6}(?:\.\d{1,3})?[MGT]|[1-9]\d?%|rest)$/
 )
-const byId = like(
+const byId = matching(
   'the name of a link in /dev/disk/by-id; * stands for any characters, ? for one',
   /^[A-Za-z0-9_.:+@=*?-]{1,200}$/
 )
-const label = like('1 to 16 letters, digits, dots, hyphens and underscores', /^[A-Za-z0-9_.-]{1,16}$/)
-const mountPoint = like(
+const label = matching('1 to 16 letters, digits, dots, hyphens and underscores', /^[A-Za-z0-9_.-]{1,16}$/)
+const mountPoint = matching(
   'an absolute path of letters, digits and ._- without .., // and a / at its end',
   /^\/(?:(?:(?!\.\.?(?:\/|$))[A-Za-z0-9_.-]{1,100}\/){0,15}(?!\.\.?$)[A-Za-z0-9_.-]{1,100})?$/
 )
-const mountOptions = like('mount options with commas between them', /^[A-Za-z0-9_.:=+@/,-]{1,200}$/)
+const mountOptions = matching('mount options with commas between them', /^[A-Za-z0-9_.:=+@/,-]{1,200}$/)
 /** A number of disks, or all that fit. */
-const diskCount: FieldType<number | 'all'> = {
-  expected: 'a number from 1 to 32, or "all"',
-  json: 'integer',
-  read: value => {
-    const number = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value
-    if (number === 'all') return number
-    if (typeof number !== 'number' || !Number.isInteger(number) || number < 1 || number > 32)
-      throw new ValueError('')
-    return number
-  }
-}
+const diskCount = valueType<number | 'all'>('a number from 1 to 32, or "all"', 'integer', value => {
+  const number = typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value
+  if (number === 'all') return number
+  const fits = typeof number === 'number' && Number.isInteger(number) && number >= 1 && number <= 32
+  return fits ? number : undefined
+})
 
 /** The fields of whatever holds a file system. */
 const contentFields = [
@@ -129,6 +115,16 @@ declare module '../docs.js' {
     disklayout: DisklayoutDoc
   }
 }
+
+/** Returns the partitions of all disks. */
+export const partitionsOf = ({ disks = [] }: DisklayoutDoc): PartitionDoc[] =>
+  disks.flatMap(({ partitions = [] }) => partitions)
+
+/** Returns all partitions and volumes. */
+export const contentsOf = (layout: DisklayoutDoc): PartitionDoc[] => [
+  ...partitionsOf(layout),
+  ...(layout.volumegroups ?? []).flatMap(({ volumes = [] }) => volumes)
+]
 
 /** Returns a size in MiB; undefined for a part and `rest`. */
 export function mebibytes(text = ''): number | undefined {
@@ -241,7 +237,8 @@ function* sizeProblems(
 }
 
 /** Yields what is wrong with a layout, one sentence each. */
-function* problems({ disks = [], volumegroups = [] }: DisklayoutDoc): Generator<string> {
+function* problems(layout: DisklayoutDoc): Generator<string> {
+  const { disks = [], volumegroups = [] } = layout
   if (disks.length === 0) yield 'field "disks" is missing: svcctl disklayout add raid1 --shipped makes one'
   if (disks.length > 32 || volumegroups.length > 32) yield 'has more than 32 kinds of disks, or volume groups'
   const groups = new Set(volumegroups.map(({ name }) => name))
@@ -257,7 +254,7 @@ function* problems({ disks = [], volumegroups = [] }: DisklayoutDoc): Generator<
     for (const one of volumes)
       for (const why of contentProblems(one, false)) yield `volume group ${name}: volume ${one.name}: ${why}`
   }
-  const all = [...disks.flatMap(({ partitions = [] }) => partitions), ...volumegroups.flatMap(volumesOf)]
+  const all = contentsOf(layout)
   const isEfi = ({ use }: PartitionDoc) => use === 'efi' || use === 'firmware'
   const boots = disks.filter(({ partitions = [] }) => partitions.some(isEfi))
   if (boots.length > 1) yield `disks ${boots[1]?.name}: disks ${boots[0]?.name} have the boot loader already`
@@ -279,8 +276,6 @@ function* problems({ disks = [], volumegroups = [] }: DisklayoutDoc): Generator<
   if (root?.keep || disks.some(({ keep, partitions = [] }) => keep && root && partitions.includes(root)))
     yield 'field "keep": / cannot be kept: the image is unpacked there'
 }
-
-const volumesOf = ({ volumes = [] }: VolumegroupDoc): PartitionDoc[] => [...volumes]
 
 /** A description of the disks of a node: partitions, arrays, volumes, file systems (rules 4.39). */
 export const disklayout: ObjectType<DisklayoutDoc> = {

@@ -1,14 +1,14 @@
-import { badRequest } from '../../base/errors.js'
+import { badRequest, refusalsOf } from '../../base/errors.js'
 import { compileTemplate } from '../../template/compiler.js'
 import { TemplateError } from '../../template/errors.js'
 import {
   base64,
+  checked,
   comment,
-  type FieldType,
   freeText,
-  names,
+  isPath,
   oneOf,
-  path,
+  passing,
   type Stored,
   type Table,
   ValueError
@@ -21,8 +21,6 @@ const mostTemplateBytes = 65_536
 /** Bytes of a content that is no template. The object, and its file, hold it as a whole. */
 const mostContentBytes = 524_288
 const mostTargetBytes = 1024
-/** Files of one group or node. */
-const mostAttached = 32
 /** The limits of a tar header without an extension, which not every tar reads. */
 const mostDirectoryBytes = 155
 const mostNameBytes = 100
@@ -30,64 +28,47 @@ const mostNameBytes = 100
 /** Directories of the system, volatile ones, and svcd's own. */
 const closed = ['/dev', '/proc', '/sys', '/run', '/etc/svc']
 
+const CONTROL = /[\u0000-\u001f\u007f]/
+
 /** The path of a file on a node: absolute and in its shortest form. */
-const nodePath: FieldType<string> = {
-  expected: 'the absolute path of a file, without //, . and .. and without control characters',
-  json: 'string',
-  read: value => {
-    const read = path.read(value)
-    const parts = read.split('/').slice(1)
-    if (/[\u0000-\u001f\u007f]/.test(read) || parts.some(part => part === '' || part === '.'))
-      throw new ValueError('')
-    const [name = ''] = parts.slice(-1)
-    if (
-      Buffer.byteLength(name) > mostNameBytes ||
-      Buffer.byteLength(parts.slice(0, -1).join('/')) > mostDirectoryBytes
-    )
+const nodePath = checked(
+  'the absolute path of a file, without //, . and .. and without control characters',
+  value => {
+    const parts = value.split('/').slice(1)
+    if (!isPath(value) || CONTROL.test(value) || parts.some(part => part === '' || part === '.'))
+      return undefined
+    const name = parts.pop() ?? ''
+    if (Buffer.byteLength(name) > mostNameBytes || Buffer.byteLength(parts.join('/')) > mostDirectoryBytes)
       throw new ValueError(
         `is too long: a name has ${mostNameBytes} bytes at most, ` +
           `the directories before it ${mostDirectoryBytes}`
       )
-    const at = closed.find(directory => read === directory || read.startsWith(`${directory}/`))
+    const at = closed.find(directory => value === directory || value.startsWith(`${directory}/`))
     if (at !== undefined) throw new ValueError(`is in ${at}, where no file of an admin belongs`)
-    return read
+    return value
   }
-}
+)
 
-export const account: FieldType<string> = {
-  expected: 'a name of 1 to 31 letters, digits, dots, underscores and hyphens, or a number below 2097151',
-  json: 'string',
-  read: value => {
-    const read = freeText.read(value)
-    const isNumber = /^\d{1,7}$/.test(read) && Number(read) < 2_097_151
-    if (!isNumber && !/^[A-Za-z_][A-Za-z0-9_.-]{0,30}$/.test(read)) throw new ValueError('')
-    return isNumber ? String(Number(read)) : read
+export const account = checked(
+  'a name of 1 to 31 letters, digits, dots, underscores and hyphens, or a number below 2097151',
+  value => {
+    if (/^\d{1,7}$/.test(value) && Number(value) < 2_097_151) return String(Number(value))
+    return /^[A-Za-z_][A-Za-z0-9_.-]{0,30}$/.test(value) ? value : undefined
   }
-}
+)
 
-export const fileMode: FieldType<string> = {
-  expected: 'three or four octal digits, such as "0644" or "2755"',
-  json: 'string',
-  read: value => {
-    const digits = freeText.read(value)
-    if (!/^[0-7]{3,4}$/.test(digits)) throw new ValueError('')
-    const bits = Number.parseInt(digits, 8)
-    if ((bits & 0o4100) === 0o4000 || (bits & 0o2010) === 0o2000)
-      throw new ValueError(`is ${digits}: setuid and setgid mean nothing where nobody may run the file`)
-    return digits.padStart(4, '0')
-  }
-}
+export const fileMode = checked('three or four octal digits, such as "0644" or "2755"', digits => {
+  if (!/^[0-7]{3,4}$/.test(digits)) return undefined
+  const bits = Number.parseInt(digits, 8)
+  if ((bits & 0o4100) === 0o4000 || (bits & 0o2010) === 0o2000)
+    throw new ValueError(`is ${digits}: setuid and setgid mean nothing where nobody may run the file`)
+  return digits.padStart(4, '0')
+})
 
-const linkTarget: FieldType<string> = {
-  expected: `a path of 1 to ${mostTargetBytes} bytes, without control characters`,
-  json: 'string',
-  read: value => {
-    const read = freeText.read(value)
-    if (read === '' || Buffer.byteLength(read) > mostTargetBytes || /[\u0000-\u001f\u007f]/.test(read))
-      throw new ValueError('')
-    return read
-  }
-}
+const linkTarget = passing(
+  `a path of 1 to ${mostTargetBytes} bytes, without control characters`,
+  value => value !== '' && Buffer.byteLength(value) <= mostTargetBytes && !CONTROL.test(value)
+)
 
 function contentLimit(text: string): string | undefined {
   const { length } = Buffer.from(text, 'base64')
@@ -162,19 +143,21 @@ export const file: ObjectType<FileDoc> = {
   *checks(_view, doc, title) {
     yield () => {
       const { path, kind = 'file', target, template = '', content } = doc
-      if (path === undefined) throw badRequest(`${title}: field "path" is missing`, 'missing-field')
-      const no = (field: string, why: string) =>
-        badRequest(`${title}: field "${field}" ${why}`, 'invalid-field')
-      if (kind === 'link' && target === undefined) throw no('target', 'is missing: a link needs it')
-      if (kind !== 'link' && target !== undefined) throw no('target', `belongs to a link, not to a ${kind}`)
-      if (kind !== 'file' && template !== '') throw no('template', `belongs to a file, not to a ${kind}`)
-      if (kind !== 'file' && content !== undefined) throw no('content', `belongs to a file, not to a ${kind}`)
-      if (template !== '' && content !== undefined) throw no('content', 'and "template" do not go together')
+      const no = refusalsOf(title)
+      if (path === undefined) throw no('field "path" is missing', 'missing-field')
+      if (kind === 'link' && target === undefined) throw no('field "target" is missing: a link needs it')
+      if (kind !== 'link' && target !== undefined)
+        throw no(`field "target" belongs to a link, not to a ${kind}`)
+      if (kind !== 'file' && template !== '') throw no(`field "template" belongs to a file, not to a ${kind}`)
+      if (kind !== 'file' && content !== undefined)
+        throw no(`field "content" belongs to a file, not to a ${kind}`)
+      if (template !== '' && content !== undefined)
+        throw no('field "content" and "template" do not go together')
       // Directories and links have longer names in the tar.
       const [name = ''] = path.split('/').slice(-1)
       const over = kind === 'link' ? Buffer.byteLength(name) + 10 - mostNameBytes : 0
       const deep = kind === 'directory' ? Buffer.byteLength(path) - 1 - mostDirectoryBytes : 0
-      if (over > 0 || deep > 0) throw no('path', `is too long by ${over + deep} bytes for a ${kind}`)
+      if (over > 0 || deep > 0) throw no(`field "path" is too long by ${over + deep} bytes for a ${kind}`)
     }
   },
   /** Checks a new path against the other files of each group and node. */
@@ -186,24 +169,6 @@ export const file: ObjectType<FileDoc> = {
     }
   }
 }
-
-const attached: FieldType<readonly string[]> = {
-  ...names,
-  expected: `a list of names of files, each once, ${mostAttached} at most`,
-  read: value => {
-    const read = names.read(value)
-    if (read.length > mostAttached || new Set(read).size < read.length) throw new ValueError('')
-    return read
-  }
-}
-
-export const attachedFiles = {
-  name: 'files',
-  type: attached,
-  refers: 'file',
-  default: [],
-  meaning: "files that svcd renders for it; a node has its group's as well"
-} as const
 
 /** Throws 400 if two files of one group or node have the same path; the message begins with `title`. */
 export function checkAttached(view: View, files: readonly string[] = [], title: string): void {

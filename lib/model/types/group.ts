@@ -15,20 +15,9 @@ import { type ChangeContext, named, type ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import { checkTag } from '../tags.js'
 import { checkTrust } from '../trust.js'
-import { checkVariables, variablesField } from '../variables.js'
-import { attachedFiles, checkAttached } from './file.js'
-import {
-  bmcFields,
-  diskLayout,
-  installFields,
-  loader,
-  netbootOnce,
-  ownKernelOptions,
-  ownRootFormat,
-  provisionFields,
-  trust,
-  unmanagedBmcUsers
-} from './inheritable.js'
+import { checkVariables } from '../variables.js'
+import { checkAttached } from './file.js'
+import { bmcFields, installFields, laterFields, provisionFields, unmanagedBmcUsers } from './inheritable.js'
 import { groupInterfaceFields, groupInterfaces } from './interface.js'
 
 const fields = [
@@ -37,14 +26,7 @@ const fields = [
   comment,
   ...provisionFields,
   unmanagedBmcUsers,
-  netbootOnce,
-  ownKernelOptions,
-  variablesField,
-  attachedFiles,
-  diskLayout,
-  loader,
-  trust,
-  ownRootFormat
+  ...laterFields
 ] as const satisfies Table
 
 const hidden = [groupInterfaces] as const satisfies Table

@@ -1,5 +1,5 @@
-import { isObject, type JsonValue } from '../../base/json.js'
-import { type FieldType, ValueError } from '../field.js'
+import { isObject } from '../../base/json.js'
+import { valueType } from '../field.js'
 
 /** The container image that the directory of an OS image was made of. */
 export interface ImageSource {
@@ -27,10 +27,10 @@ export const isDigest = (value: unknown): value is string =>
 const isText = (value: unknown, longest: number) => typeof value === 'string' && value.length <= longest
 
 /** Reads a stored `source`, which only svcd writes, or an import. */
-export const imageSource: FieldType<ImageSource> = {
-  expected: 'an object with reference, digest, time, labels and layers',
-  json: 'object',
-  read: (value: JsonValue) => {
+export const imageSource = valueType<ImageSource>(
+  'an object with reference, digest, time, labels and layers',
+  'object',
+  value => {
     const { reference, digest, time, labels, layers, ...rest } = isObject(value) ? value : {}
     const isWhole =
       Object.keys(rest).length === 0 &&
@@ -43,7 +43,6 @@ export const imageSource: FieldType<ImageSource> = {
       Array.isArray(layers) &&
       layers.length <= MOST_LAYERS &&
       layers.every(isDigest)
-    if (!isWhole) throw new ValueError('')
-    return value as unknown as ImageSource
+    return isWhole ? (value as unknown as ImageSource) : undefined
   }
-}
+)

@@ -5,13 +5,16 @@ import {
   domain,
   kernelOptions,
   nameList,
+  names,
   nodeMethod,
   noInit,
   objectName,
   oneOf,
   provisionMethod,
-  type Table
+  type Table,
+  valueType
 } from '../field.js'
+import { variablesField } from '../variables.js'
 import { rootFormat } from './pack-roots.js'
 
 /** Fields of the BMC, which come first in groups and nodes. */
@@ -72,7 +75,7 @@ export const provisionFields = [
   }
 ] as const satisfies Table
 
-/** The last field of a group; in a node it is with the BMC fields. */
+/** Before the later fields of a group; in a node with the BMC fields. */
 export const unmanagedBmcUsers = {
   name: 'unmanaged_bmc_users',
   type: oneOf('disable', 'delete'),
@@ -80,70 +83,75 @@ export const unmanagedBmcUsers = {
   meaning: 'what happens to other users of the BMC; empty keeps them'
 } as const
 
-/** Follows the fields that the contract lists. */
-export const netbootOnce = flag(
-  'netboot_once',
-  false,
-  'sets `netboot` of the node to false when an installation onto its disk is completed: with ' +
-    '`localinstall`, or by kickstart, preseed or autoinstall'
-)
+/** Files of one group or node. */
+const mostAttached = 32
+const attached = valueType(`a list of names of files, each once, ${mostAttached} at most`, 'array', value => {
+  const read = names.read(value)
+  return read.length > mostAttached || new Set(read).size < read.length ? undefined : read
+})
 
-/** The description of a node's disks, in the place of a partscript (rules 4.39). */
-export const diskLayout = {
-  name: 'disklayout',
-  type: objectName,
-  refers: 'disklayout',
-  inherited: 'group',
-  meaning: 'disk layout; a `partscript` of the same object, or of the node, is used instead'
-} as const
+/** The last fields of groups and nodes, which follow those that the contract lists. */
+export const laterFields = [
+  flag(
+    'netboot_once',
+    false,
+    'sets `netboot` of the node to false when an installation onto its disk is completed: with ' +
+      '`localinstall`, or by kickstart, preseed or autoinstall'
+  ),
+  {
+    // Not inherited but appended: image, then group, then node (rules 4.2).
+    name: 'kerneloptions',
+    otherSpellings: ['kernopts'],
+    type: kernelOptions,
+    limit: noInit,
+    meaning: "kernel options that follow those of the image; a node's follow its group's"
+  },
+  variablesField,
+  {
+    name: 'files',
+    type: attached,
+    refers: 'file',
+    default: [],
+    meaning: "files that svcd renders for it; a node has its group's as well"
+  },
+  {
+    name: 'disklayout',
+    type: objectName,
+    refers: 'disklayout',
+    inherited: 'group',
+    meaning: 'disk layout; a `partscript` of the same object, or of the node, is used instead'
+  },
+  {
+    // That of a network is between the group's and that of the ini (rules 4.42).
+    name: 'loader',
+    type: oneOf('ipxe', 'grub'),
+    inherited: 'group',
+    meaning: 'what UEFI firmware starts: `ipxe`, or `grub` behind shim, for Secure Boot'
+  },
+  {
+    name: 'trust',
+    type: oneOf('none', 'report', 'require'),
+    inherited: 'group',
+    default: 'none',
+    meaning:
+      'whether its machine proves by its TPM what it is and what it booted: `report` shows that, `require` ' +
+      'gives no install script without it'
+  },
+  {
+    name: 'root_format',
+    type: rootFormat,
+    inherited: 'group',
+    meaning: "form of a root in memory, in the place of the image's: `tar`, `squashfs` or `erofs`"
+  }
+] as const satisfies Table
 
-/** The proof that a machine owes before it gets its install script (rules 15.1). */
-export const trust = {
-  name: 'trust',
-  type: oneOf('none', 'report', 'require'),
-  inherited: 'group',
-  default: 'none',
-  meaning:
-    'whether its machine proves by its TPM what it is and what it booted: `report` shows that, `require` ' +
-    'gives no install script without it'
-} as const
-
-/** Not inherited but appended: image, then group, then node (rules 4.2). */
-export const ownKernelOptions = {
-  name: 'kerneloptions',
-  otherSpellings: ['kernopts'],
-  type: kernelOptions,
-  limit: noInit,
-  meaning: "kernel options that follow those of the image; a node's follow its group's"
-} as const
-
-/** The network's is between the group's and that of the ini (rules 4.42). */
-export const loader = {
-  name: 'loader',
-  type: oneOf('ipxe', 'grub'),
-  inherited: 'group',
-  meaning: 'what UEFI firmware starts: `ipxe`, or `grub` behind shim, for Secure Boot'
-} as const
-
-/** Above that of the image (rules 4.46). */
-export const ownRootFormat = {
-  name: 'root_format',
-  type: rootFormat,
-  inherited: 'group',
-  meaning: "form of a root in memory, in the place of the image's: `tar`, `squashfs` or `erofs`"
-} as const
-
-/** The fields that nodes inherit from their group, and some groups from the cluster (rules 3.3). */
+/** Most of these fields a node inherits from its group, and some a group from the cluster (rules 3.3). */
 export const inheritable = [
   ...bmcFields,
   ...installFields,
   ...provisionFields,
   unmanagedBmcUsers,
-  netbootOnce,
-  diskLayout,
-  loader,
-  trust,
-  ownRootFormat
+  ...laterFields
 ] as const satisfies Table
 
 function script<N extends string>(name: N, when: string) {

@@ -1,4 +1,4 @@
-import { badRequest } from '../../base/errors.js'
+import { refusalsOf } from '../../base/errors.js'
 import { contains, formatAddress, hosts as hostsOf, parsePrefix, toAddress } from '../address.js'
 import { ownerText } from '../cluster-index.js'
 import {
@@ -145,16 +145,12 @@ function checkRoutes({ network, routes = [] }: NetworkDoc, title: string): void 
   const seen = new Set<string>()
   for (const route of routes) {
     const [to = '', gateway = ''] = route.split(' via ')
-    const where = `${title}: field "routes": ${route}`
+    const no = refusalsOf(`${title}: field "routes": ${route}`)
     const [range, address] = [parsePrefix(network), toAddress(gateway)]
-    if (range && (address < hostsOf(range).first || address > hostsOf(range).last))
-      throw badRequest(
-        `${where}: ${gateway} is no address of a machine in ${network}`,
-        'address-outside-network'
-      )
-    if (to === '0.0.0.0/0')
-      throw badRequest(`${where}: set the default route in field "gateway"`, 'invalid-field')
-    if (seen.has(to)) throw badRequest(`${where}: there is another route to ${to}`, 'given-twice')
+    if (range && !contains(hostsOf(range), address))
+      throw no(`${gateway} is no address of a machine in ${network}`, 'address-outside-network')
+    if (to === '0.0.0.0/0') throw no('set the default route in field "gateway"')
+    if (seen.has(to)) throw no(`there is another route to ${to}`, 'given-twice')
     seen.add(to)
   }
 }
@@ -167,7 +163,7 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
   const { name, dns_records: records = [] } = network
   const count = records.length
   if (count > MOST_RECORDS)
-    throw badRequest(`${title}: ${count} DNS records; at most ${MOST_RECORDS} are allowed`, 'too-many')
+    throw refusalsOf(title)(`${count} DNS records; at most ${MOST_RECORDS} are allowed`, 'too-many')
   const aliases = new Set(records.flatMap(({ host, alias }) => (alias === undefined ? [] : [host])))
   const range = parsePrefix(network.network)
   const zone = `.${name.toLowerCase()}`
@@ -180,22 +176,16 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
     range && contains(range, address) ? controller.toLowerCase() : []
   )
   for (const { host, ipaddress, alias } of records) {
-    const where = `${title}: DNS record ${host}`
+    const no = refusalsOf(`${title}: DNS record ${host}`)
     if ((ipaddress === undefined) === (alias === undefined))
-      throw badRequest(`${where}: give it field "ipaddress" or field "alias", one of them`, 'missing-field')
+      throw no('give it field "ipaddress" or field "alias", one of them', 'missing-field')
     if (controllers.includes(host))
-      throw badRequest(`${where}: that is the name of a controller: choose another one`, 'already-exists')
+      throw no('that is the name of a controller: choose another one', 'already-exists')
     if (alias !== undefined && servers.includes(host))
-      throw badRequest(
-        `${where}: a name server has that name, and cannot be an alias: give field "ipaddress"`,
-        'invalid-field'
-      )
+      throw no('a name server has that name, and cannot be an alias: give field "ipaddress"')
     const target = alias?.endsWith(zone) ? alias.slice(0, -zone.length) : alias
     if (target !== undefined && aliases.has(target))
-      throw badRequest(
-        `${where}: field "alias": ${alias} is an alias itself: name its target`,
-        'invalid-field'
-      )
+      throw no(`field "alias": ${alias} is an alias itself: name its target`)
   }
   const hosts = new Set(records.map(({ host }) => host))
   // Names of nodes and records are in lower case.
@@ -206,9 +196,8 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
       const there = view.index.connectionsOf({ type, name: device }, view.get(type, device))
       const one = there.find(entry => entry.network === name && entry.ipaddress !== undefined)
       if (one)
-        throw badRequest(
-          `${title}: DNS record ${host}: that is the name of ${one.owner.title} ${device}: ` +
-            'choose another one',
+        throw refusalsOf(`${title}: DNS record ${host}`)(
+          `that is the name of ${one.owner.title} ${device}: choose another one`,
           'already-exists'
         )
     }
@@ -216,54 +205,40 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
 
 /** Checks the fields of a network against each other (rules 3.13). */
 function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: ClusterSettings): void {
+  const no = refusalsOf(title)
   const range = parsePrefix(network.network)
-  if (!range) throw badRequest(`${title}: field "network" is missing`, 'missing-field')
+  if (!range) throw no('field "network" is missing', 'missing-field')
   if (network.shared_with === network.name)
-    throw badRequest(
-      `${title}: field "shared_with" is the network itself: name another one on its wire, or null`,
-      'invalid-field'
-    )
+    throw no('field "shared_with" is the network itself: name another one on its wire, or null')
   const inside = (field: 'gateway' | 'dhcp_range_begin' | 'dhcp_range_end') => {
     const value = network[field]
     if (value === undefined) return undefined
     const address = toAddress(value)
     if (!contains(range, address))
-      throw badRequest(
-        `${title}: field "${field}": ${value} lies outside ${network.network}`,
-        'address-outside-network'
-      )
-    const { first, last } = hostsOf(range)
-    if (address < first || address > last)
-      throw badRequest(
-        `${title}: field "${field}": ${value} is the network or broadcast address`,
-        'address-reserved'
-      )
+      throw no(`field "${field}": ${value} lies outside ${network.network}`, 'address-outside-network')
+    if (!contains(hostsOf(range), address))
+      throw no(`field "${field}": ${value} is the network or broadcast address`, 'address-reserved')
     return address
   }
   const gateway = inside('gateway')
   const [owner] = gateway === undefined ? [] : view.index.addressOwners(gateway)
-  if (owner)
-    throw badRequest(
-      `${title}: field "gateway": ${network.gateway} belongs to ${ownerText(owner)}`,
-      'address-taken'
-    )
+  if (owner) throw no(`field "gateway": ${network.gateway} belongs to ${ownerText(owner)}`, 'address-taken')
   const begin = inside('dhcp_range_begin')
   const end = inside('dhcp_range_end')
   if ((begin === undefined) !== (end === undefined))
-    throw badRequest(`${title}: fields "dhcp_range_begin" and "dhcp_range_end" go together`, 'invalid-range')
+    throw no('fields "dhcp_range_begin" and "dhcp_range_end" go together', 'invalid-range')
   if (network.dhcp && begin === undefined)
-    throw badRequest(`${title}: field "dhcp" needs "dhcp_range_begin" and "dhcp_range_end"`, 'invalid-range')
+    throw no('field "dhcp" needs "dhcp_range_begin" and "dhcp_range_end"', 'invalid-range')
   if (begin !== undefined && end !== undefined && begin > end)
-    throw badRequest(
-      `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ` +
-        `${network.dhcp_range_end}`,
+    throw no(
+      `field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ${network.dhcp_range_end}`,
       'invalid-range'
     )
   if (begin === undefined || end === undefined) return
   for (const [address, controller] of controllerAddresses(cluster))
     if (address >= begin && address <= end)
-      throw badRequest(
-        `${title}: field "dhcp_range_begin": the range holds ${formatAddress(address)}, ` +
+      throw no(
+        `field "dhcp_range_begin": the range holds ${formatAddress(address)}, ` +
           `the address of controller ${controller}`,
         'address-taken'
       )

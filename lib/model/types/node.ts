@@ -41,21 +41,10 @@ import { ownsSecrets } from '../secrets.js'
 import type { AttachedType, View } from '../stored.js'
 import { checkTag } from '../tags.js'
 import { checkTrust } from '../trust.js'
-import { checkVariables, variablesField } from '../variables.js'
-import { attachedFiles, checkAttached } from './file.js'
+import { checkVariables } from '../variables.js'
+import { checkAttached } from './file.js'
 import { moveHandover } from './handover.js'
-import {
-  bmcFields,
-  diskLayout,
-  installFields,
-  loader,
-  netbootOnce,
-  ownKernelOptions,
-  ownRootFormat,
-  provisionFields,
-  trust,
-  unmanagedBmcUsers
-} from './inheritable.js'
+import { bmcFields, installFields, laterFields, provisionFields, unmanagedBmcUsers } from './inheritable.js'
 import { interfaceFields, nodeInterfaces } from './interface.js'
 
 const fields = [
@@ -122,14 +111,7 @@ const fields = [
     refers: 'osimage',
     meaning: 'OS image that its next boot from the network starts in memory, once, without touching its disk'
   },
-  netbootOnce,
-  ownKernelOptions,
-  variablesField,
-  attachedFiles,
-  diskLayout,
-  loader,
-  trust,
-  ownRootFormat
+  ...laterFields
 ] as const satisfies Table
 
 const hidden = [
@@ -254,10 +236,7 @@ export const node: ObjectType<NodeDoc> = {
   }
 }
 
-/**
- * Drops entries that are unchanged since they were read: when a node moves to another group, they are no
- * request to keep what the move drops (rules 1.11).
- */
+/** Drops entries unchanged since they were read: a move to another group need not keep them (rules 1.11). */
 function dropUnchangedInterfaces(view: View, before: NodeDoc, given: ObjectPatch): ObjectPatch['interfaces'] {
   const shown = effectiveInterfaces(before, groupOf(view, before))
   const byName = new Map(shown.map(entry => [entry.interface, entry]))

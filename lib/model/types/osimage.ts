@@ -18,7 +18,7 @@ import {
   type Table
 } from '../field.js'
 import { named, type ObjectType } from '../object-type.js'
-import type { AttachedType, Tx, View } from '../stored.js'
+import { type AttachedType, docsOf, type Tx, type View } from '../stored.js'
 import { checkUnused, imageKey, nameKey, removeTags, renameTags, tagKey, tagsNamed } from '../tags.js'
 import { imageSource } from './image-source.js'
 import { packRoots, rootFormat } from './pack-roots.js'
@@ -151,15 +151,13 @@ export const isBootFileOf = (pack: PackDoc, file = ''): boolean =>
 
 /** Whether svcd made a kernel or initramfs with any pack. */
 export const isBootFileOfPacks = (view: View, file: string): boolean =>
-  view.names('pack').some(name => isBootFileOf(view.get('pack', name) as PackDoc, file))
+  docsOf(view, 'pack').some(pack => isBootFileOf(pack, file))
 
 /** Returns the previous pack of the same image by time; undefined if it is not kept. */
-export function previousPack(view: View, { osimage, time }: PackDoc): PackDoc | undefined {
-  const older = view.names('pack').flatMap(name => view.get('pack', name) ?? [])
-  return older
+export const previousPack = (view: View, { osimage, time }: PackDoc): PackDoc | undefined =>
+  docsOf(view, 'pack')
     .filter(pack => pack.osimage === osimage && pack.time < time)
     .reduce<PackDoc | undefined>((last, pack) => (last && last.time > pack.time ? last : pack), undefined)
-}
 
 /** A directory of an image right below `[image] directory` (rules 3.12, 9.1). `osimage` follows a rename. */
 const treeFields = [
@@ -268,9 +266,9 @@ export function* treeProblems(
 ): Generator<{ readonly type: 'osimage'; readonly name: string; readonly message: string }> {
   const moved = new Set(movedImages(tx, directory))
   if (moved.size === 0) return
-  for (const name of tx.names('osimage')) {
-    const image = tx.get('osimage', name)
-    const tree = image?.path === undefined ? '' : imageDirectoryOf(directory, image)
+  for (const image of docsOf(tx, 'osimage')) {
+    const { name, path } = image
+    const tree = path === undefined ? '' : imageDirectoryOf(directory, image)
     const byName = dirname(tree) === directory ? tx.get('osimage', basename(tree)) : undefined
     if (!byName || byName.path !== undefined) continue
     const shares = (name: string, other: string, way: string) => ({
@@ -298,10 +296,7 @@ function* movedImages(tx: Tx, directory: string): Generator<string> {
 }
 
 const treesOf = (view: View, osimage: string): TreeDoc[] =>
-  [...view.names('tree')].flatMap(name => {
-    const tree = view.get('tree', name)
-    return tree?.osimage === osimage && !tree.abandoned ? [tree] : []
-  })
+  docsOf(view, 'tree').filter(tree => tree.osimage === osimage && !tree.abandoned)
 
 /** Moves the directories of an image to its new name (rules 3.12). */
 function renameTrees(tx: Tx, from: string, to: string): void {

@@ -1,5 +1,5 @@
 import { isObject, type JsonValue } from '../../base/json.js'
-import { type FieldType, oneOf, ValueError } from '../field.js'
+import { oneOf, valueType } from '../field.js'
 import { isFileName } from '../names.js'
 
 /** The form of a root in memory: files that are unpacked, or a file system that is only read. */
@@ -38,11 +38,11 @@ function isRoot(value: JsonValue): boolean {
 }
 
 /** Reads the stored `roots` of a pack, which only svcd writes. */
-export const packRoots: FieldType<readonly PackRoot[]> = {
-  expected: 'a list of objects with format, file, sha256, bytes, roothash and hashoffset',
-  json: 'array',
-  read: (value: JsonValue) => {
-    if (!Array.isArray(value) || value.length > MOST_ROOTS || !value.every(isRoot)) throw new ValueError('')
-    return value as unknown as readonly PackRoot[]
-  }
-}
+export const packRoots = valueType<readonly PackRoot[]>(
+  'a list of objects with format, file, sha256, bytes, roothash and hashoffset',
+  'array',
+  value =>
+    Array.isArray(value) && value.length <= MOST_ROOTS && value.every(isRoot)
+      ? (value as unknown as readonly PackRoot[])
+      : undefined
+)
