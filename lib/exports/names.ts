@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { addTo } from '../base/lists.js'
 import { type ExportNode, membershipsOf } from './nodes.js'
 
 /** Returns a text as a word of one line, without a character that means something in any of the formats. */
@@ -26,14 +27,6 @@ export interface NamedGroup {
   readonly nodes: readonly string[]
 }
 
-/** Adds a value to the list of a key; false: it is the first one. */
-export function pushTo(lists: Map<string, string[]>, key: string, value: string): boolean {
-  const there = lists.get(key)
-  if (there) there.push(value)
-  else lists.set(key, [value])
-  return there !== undefined
-}
-
 const digest = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 8)
 
 /**
@@ -47,7 +40,8 @@ export function* groupsOf(nodes: readonly ExportNode[], rule: NameRule): Generat
     yield
     for (const [kind, value] of membershipsOf(node)) {
       const original = kind === 'group' ? value : `${kind}=${value}`
-      if (pushTo(members, original, node.name)) continue
+      addTo(members, original, node.name)
+      if (proposed.has(original)) continue
       const name = rule.clean(value)
       proposed.set(original, kind === 'group' ? name : `${kind}${rule.joint}${name}`)
     }

@@ -1,6 +1,7 @@
 import { asPauses } from '../base/concurrency.js'
+import { addTo } from '../base/lists.js'
 import { foldSliced } from '../node-set/fold.js'
-import { asWord, distinct, pushTo } from './names.js'
+import { asWord, distinct } from './names.js'
 import { type ExportNode, inventoryOf } from './nodes.js'
 
 /** An inventory keeps a size of memory that differs by 2 %: slurmd drains a node that has less than its line. */
@@ -56,7 +57,7 @@ export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
     if (given !== '' && !options.test(given)) unfit.push(node.name)
     const line = wordsOf(node)
     if (line === undefined) unknown.push(node.name)
-    else pushTo(kinds, line, node.name)
+    else addTo(kinds, line, node.name)
   }
   for (const [line, names] of kinds)
     yield `\nNodeName=${yield* asPauses(foldSliced(names))} ${line} State=UNKNOWN`
@@ -87,7 +88,7 @@ export function* slurmTopology(nodes: readonly ExportNode[]): Generator<string> 
     else {
       const leaf = `${node.switch ? 'switch' : 'rack'} ${place}`
       proposed.set(leaf, `${node.switch ? '' : 'rack_'}${asWord(place)}`)
-      pushTo(leaves, leaf, name)
+      addTo(leaves, leaf, name)
     }
   }
   const named = distinct(proposed, name => name === topSwitch)

@@ -137,7 +137,7 @@ function paired(
       {
         of: 'key',
         message:
-          `${files.key} is not the key of ${files.certificate}: ` + 'put both files of one certificate there'
+          `${files.key} is not the key of ${files.certificate}: put both files of one certificate there`
       }
     ])
   try {

@@ -1,4 +1,5 @@
 import type { JsonObject, JsonValue } from '../base/json.js'
+import { addTo } from '../base/lists.js'
 import { clip } from '../base/log.js'
 import { formatAddress, mask, parseAddress, parsePrefix } from '../model/address.js'
 import type { TypeName } from '../model/docs.js'
@@ -226,11 +227,8 @@ export class Plan {
   document(): JsonObject {
     const groups = new Map<string, [string, Machine][]>()
     for (const entry of this.#machines) {
-      const { group: given } = entry[1]
-      const group = given === undefined ? '' : this.named('group', given)
-      const members = groups.get(group)
-      if (members) members.push(entry)
-      else groups.set(group, [entry])
+      const { group } = entry[1]
+      addTo(groups, group === undefined ? '' : this.named('group', group), entry)
       for (const card of entry[1].cards) this.#place(entry[0], card)
     }
     const nodes: (readonly [string, JsonObject])[] = []

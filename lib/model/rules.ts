@@ -91,9 +91,7 @@ interface Problem {
   readonly message: string
 }
 
-/**
- * Checks every object, after an import or an edit by hand, one in each step; returns at most `limit` problems.
- */
+/** Checks every object in steps, after an import or an edit by hand; returns at most `limit` problems. */
 export function* checkStateSliced(
   view: View,
   cluster: ClusterSettings,

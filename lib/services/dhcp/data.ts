@@ -1,3 +1,4 @@
+import { groupBy } from '../../base/lists.js'
 import {
   type Address,
   contains,
@@ -288,7 +289,7 @@ export function subnetGroups(
   networks: readonly NetworkDoc[],
   controller: Address | undefined
 ): SubnetGroup[] {
-  const groups = [...grouped(networks, ({ network }) => network)].flatMap(([cidr, members]) => {
+  const groups = [...groupBy(networks, ({ network }) => network)].flatMap(([cidr, members]) => {
     const prefix = parsePrefix(cidr)
     const sorted = [...members.filter(({ dhcp }) => dhcp), ...members.filter(({ dhcp }) => !dhcp)]
     return prefix ? [{ cidr, prefix, dhcp: sorted[0]?.dhcp ?? false, networks: sorted }] : []
@@ -378,17 +379,6 @@ export function wires(subnets: readonly DhcpSubnet[]): DhcpSubnet[][] {
   const sorted = subnets.toSorted(
     (a, b) => lengthOf(b) - lengthOf(a) || toAddress(a.network) - toAddress(b.network)
   )
-  const all = [...grouped(sorted, ({ wire }) => wire).values()]
+  const all = [...groupBy(sorted, ({ wire }) => wire).values()]
   return all.sort((a, b) => lengthOf(a.at(-1)) - lengthOf(b.at(-1)))
-}
-
-/** Groups values by a key, both in the order of their first appearance. */
-export function grouped<K, V>(all: readonly V[], keyOf: (one: V) => K): Map<K, V[]> {
-  const groups = new Map<K, V[]>()
-  for (const one of all) {
-    const there = groups.get(keyOf(one))
-    if (there) there.push(one)
-    else groups.set(keyOf(one), [one])
-  }
-  return groups
 }

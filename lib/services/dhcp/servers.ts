@@ -1,7 +1,8 @@
 import { join } from 'node:path'
+import { groupBy } from '../../base/lists.js'
 import { contains, formatAddress, parseAddress, parsePrefix, toAddress } from '../../model/address.js'
 import { type Backend, checksMain, type RenderedFile } from '../backend.js'
-import { addressCount, grouped, wires } from './data.js'
+import { addressCount, wires } from './data.js'
 import type { DhcpData, DhcpHost, DhcpSubnet, KeaSubnet, SharedNetwork } from './variables.js'
 
 /** ISC dhcpd has one file, and cannot reread it: a reload is a restart. */
@@ -87,7 +88,7 @@ export const kea: Backend<DhcpData> = {
   },
   reload: 'restart',
   render: (data, { config, leaseFile, controlSocket }, render) => {
-    const bySubnet = grouped(data.hosts, ({ subnet }) => subnet)
+    const bySubnet = groupBy(data.hosts, ({ subnet }) => subnet)
     const ofSubnet = ({ id }: DhcpSubnet) => bySubnet.get(id) ?? []
     const shared: SharedNetwork[] = []
     const alone: KeaSubnet[] = []
