@@ -12,19 +12,21 @@ function* consolesOf(nodes: readonly ExportNode[], captured: Captured) {
   const options = { ipmi_port: ipmiPort, standby: false, port: 0, log_directory: '' }
   const own = { ...captured, nodes: nodes.map(({ node }) => node) }
   const { consoles, notes } = yield* asPauses(consolesData(own, options))
-  const withDevice = consoles.map(({ password: _, ...entry }) => {
-    const { address, port } = entry
-    return { ...entry, device: port === ipmiPort ? address : `${address}:${port}` }
-  })
-  return { consoles: withDevice, notes }
+  return { consoles: consoles.map(({ password: _, ...entry }) => entry), notes }
 }
+
+const deviceOf = ({ address, port }: { readonly address: string; readonly port: number }) =>
+  port === ipmiPort ? address : `${address}:${port}`
 
 /** Yields lines for a conman.conf whose head has the password: `global ipmiopts="P:…"`. */
 export function* conman(nodes: readonly ExportNode[], captured: Captured): Generator<string> {
   const { consoles, notes } = yield* consolesOf(nodes, captured)
   for (const note of notes) yield `\n# ${note}`
-  for (const { name, device, username, cipher, privilege } of consoles)
-    yield `\nconsole name="${name}" dev="ipmi:${device}" ipmiopts="U:${username},C:${cipher},L:${privilege}"`
+  for (const entry of consoles) {
+    const { name, username, cipher, privilege } = entry
+    const words = `U:${username},C:${cipher},L:${privilege}`
+    yield `\nconsole name="${name}" dev="ipmi:${deviceOf(entry)}" ipmiopts="${words}"`
+  }
 }
 
 /**
@@ -41,7 +43,7 @@ export function* powerman(nodes: readonly ExportNode[], captured: Captured): Gen
       yield `\n# BMC set-up ${setup} speaks Redfish: svcctl node power reaches its nodes`
     for (let first = 0; protocol !== 'redfish' && first < entries.length; first += mostOfOne) {
       const some = entries.slice(first, first + mostOfOne)
-      const plugs = some.map(({ device }) => device)
+      const plugs = some.map(deviceOf)
       const { cipher = 3, privilege } = some[0] ?? {}
       const level = privilege === 'op' ? 'operator' : privilege
       const device = `svcd-${setup}-${first / mostOfOne}`
