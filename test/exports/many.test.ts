@@ -2,6 +2,7 @@ import t from 'tap'
 import { machine } from '../inventory/machines.js'
 import { cheapHash } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
+import { inject } from '../support/inject.js'
 import { longestTurn, yardstick } from '../support/turns.js'
 import { formats } from './cluster.js'
 
@@ -25,15 +26,17 @@ await c.post(`/monitor/inventory/${name(7)}`, machine())
 
 // rules 12.10, 12.11
 t.test('an export of 10,000 nodes holds no turn of the event loop', { timeout: 600_000 }, async t => {
+  const asked = { method: 'GET', headers: { 'x-access-tokens': c.token } }
   for (const format of formats) {
     let length = 0
     const longest = await longestTurn(async () => {
-      const { status, text } = await c.get(`/config/export/${format}`)
-      length = status === 200 ? text.length : 0
+      // Without the client of the tests, which parses a whole answer in one turn.
+      const { status, body } = await inject(c.daemon.server, { ...asked, path: `/config/export/${format}` })
+      length = status === 200 ? body.length : 0
     })
     t.ok(length > 60, format)
-    t.ok(longest < 50 + yardstick(), `${format}: ${longest.toFixed(1)} ms in one turn, ${length} characters`)
-    t.comment(`${format}: ${longest.toFixed(1)} ms in one turn, ${length} characters`)
+    t.ok(longest < 50 + yardstick(), `${format}: ${longest.toFixed(1)} ms in one turn, ${length} bytes`)
+    t.comment(`${format}: ${longest.toFixed(1)} ms in one turn, ${length} bytes`)
   }
 })
 
