@@ -136,8 +136,7 @@ function paired(
     throw new CertificateError([
       {
         of: 'key',
-        message:
-          `${files.key} is not the key of ${files.certificate}: put both files of one certificate there`
+        message: `${files.key} is not the key of ${files.certificate}: put both files of one certificate there`
       }
     ])
   try {

@@ -140,7 +140,7 @@ t.test('root of an image is nobody on this machine, and its files stay root’s'
   let users: number[] = []
   const look = () => {
     users = tree.inside().flatMap(pid => {
-      const [, uid] = /^Name:\s*sleep$[^]*^Uid:\s*(\d+)/m.exec(statusOf(pid)) ?? []
+      const [, uid] = /^Name:\s*sleep$[\s\S]*^Uid:\s*(\d+)/m.exec(statusOf(pid)) ?? []
       return uid === undefined ? [] : [Number(uid)]
     })
     return users.length > 0
