@@ -8,6 +8,8 @@ import { runFairly } from '../base/concurrency.js'
 import type { Log } from '../base/log.js'
 import { readRegularFile, refuseLooseMode } from '../disk/file.js'
 
+const bothOfOne = 'put both files of one certificate there'
+
 const DAY_MS = 86_400_000
 /** Renewal programs act earlier than this before expiry. */
 const SOON_MS = 14 * DAY_MS
@@ -136,7 +138,7 @@ function paired(
     throw new CertificateError([
       {
         of: 'key',
-        message: `${files.key} is not the key of ${files.certificate}: put both files of one certificate there`
+        message: `${files.key} is not the key of ${files.certificate}: ${bothOfOne}`
       }
     ])
   try {
