@@ -5,7 +5,7 @@ import { base64, secretMask } from '../model/field.js'
 import { secretEntry } from '../model/secrets.js'
 import type { Query } from './controller.js'
 import { dryRunLines } from './render.js'
-import { changeOptions, type Session, type Verbs } from './session.js'
+import { changeOptions, type Session, type Verb, type Verbs } from './session.js'
 import { clean, cleanLines, refused, wrongUsage } from './terminal.js'
 import { bodyOf, type ReadText } from './values.js'
 
@@ -167,4 +167,32 @@ function secretsIn(answer: JsonObject) {
       }))
     )
   )
+}
+
+const tablePath = '/config/node'
+const tableQuery = { format: 'csv' }
+
+/** Creates and changes nodes by a table, all or none (rules 12.8); shows the changes and asks first. */
+export const importVerb: Verb<''> = {
+  operands: 'FILE',
+  summary: 'create and change nodes by a table in CSV; - is standard input',
+  options: ['output', 'dryrun', 'yes'],
+  async run(session, _type, [file = '']) {
+    const { terminal, controller, options, paint } = session
+    const table = file === '-' ? await terminal.input() : await terminal.file(file)
+    if (options.dryrun || options.yes)
+      return makeChange(session, tablePath, table, 'imported', 'POST', tableQuery)
+    const told = await controller.json('POST', tablePath, { ...tableQuery, dryrun: 'yes' }, table)
+    if (Array.isArray(told.changes) && told.changes.length === 0)
+      return session.changed({}, 'nothing differs')
+    terminal.err([...dryRunLines(told, paint), ''].join('\n'))
+    await session.confirm('Import this?', 'nothing was imported')
+    await importAsShown(session, table, told, 'imported')
+  }
+}
+
+/** Imports a table if it would still change what its dry run has `told`: an answer may take a while. */
+export function importAsShown(session: Session, table: Buffer, { mark }: JsonObject, done: string) {
+  const expect = typeof mark === 'string' ? mark : undefined
+  return makeChange(session, tablePath, table, done, 'POST', { ...tableQuery, expect })
 }

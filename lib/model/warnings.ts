@@ -11,13 +11,16 @@ import {
   type Settings,
   settingsOf
 } from './effective.js'
+import type { Table } from './field.js'
 import { optionNames } from './interface-options.js'
 import { linuxProblemsOf } from './linux-limits.js'
 import { machineKeys } from './machine-id.js'
 import { rootFormatOf } from './root-format.js'
+import { settingFields } from './settings.js'
 import { type Change, type ClusterSettings, docsOf, type View } from './stored.js'
+import { limitViolations } from './table.js'
 import { ekOf } from './trust.js'
-import { objectTypes } from './types.js'
+import { objectTypes, typeNames } from './types.js'
 
 /** Lines of the warnings, and names in one line. */
 const mostLines = 50
@@ -204,4 +207,36 @@ export function nameWarnings(view: View, cluster: ClusterSettings): string[] {
           yield [`${objectTypes[type].title} ${doc.name}`, sentence]
   }
   return lines(found())
+}
+
+/** The fields with limits, by type. */
+const limitedFields = new Map<string, Table>(
+  typeNames.map(type => [type, objectTypes[type].fields.filter(({ limit }) => limit)])
+)
+
+/** Returns the values of an object that may have limits, with their table. */
+function limited(type: string, doc: object | undefined): [table: Table, values: object | undefined] {
+  if (type !== 'cluster') return [limitedFields.get(type) ?? [], doc]
+  const settings = Object.entries((doc as Docs['cluster'] | undefined)?.settings ?? {})
+  return [settingFields, Object.fromEntries(settings.map(([name, { value }]) => [name, value]))]
+}
+
+/** Returns a sentence per object with a value now beyond a limit (rules 3.11), without values: secrets. */
+export function limitWarnings(changes: Iterable<Change>): string[] {
+  return [...changes].flatMap(({ type, name, before, after }) => {
+    if (!after) return []
+    const [table, now = {}] = limited(type, after)
+    if (table.length === 0) return []
+    const why = [...limitViolations(table, limited(type, before)[1], now)]
+    const title = objectTypes[type as TypeName]?.title
+    return why.length === 0 ? [] : `${title === undefined ? type : `${title} ${name}`}: ${why.join('; ')}`
+  })
+}
+
+/** Returns the sentences of `limitWarnings` for all stored objects. */
+export function stateWarnings(view: View): string[] {
+  const all = ([...typeNames, 'cluster'] as const).flatMap(type =>
+    view.names(type).map(name => ({ type, name, before: undefined, after: view.get(type, name) }))
+  )
+  return limitWarnings(all)
 }

@@ -1,9 +1,8 @@
 import { runSync } from '../base/concurrency.js'
 import { FieldError, type Problem, reasonOf } from './errors.js'
-import { JsonError, lineOf, parseJson, refuseDuplicateKeys } from './json.js'
+import { JsonError, lineOf, parseJson, refuseDuplicateKeys, sameJson } from './json.js'
 import { assertStorable, type StoredState } from './medium.js'
 import { compareNames, SortedNames } from './order.js'
-import { sameJson } from './same-json.js'
 import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
 
 /** Freezes a JSON value deeply. */

@@ -3,8 +3,7 @@ import { addTo } from '../base/lists.js'
 import { parseAddress } from '../model/address.js'
 import { networkOf } from '../model/networks.js'
 import type { View } from '../model/stored.js'
-import type { ScannedMachine, SeenMachine, UnknownMachines } from './machines.js'
-import { keysOf, nodeOf } from './node-of.js'
+import { keysOf, nodeOf, type ScannedMachine, type SeenMachine, type UnknownMachines } from './machines.js'
 
 /** The switch port that a machine is at. */
 export interface PortLocation {

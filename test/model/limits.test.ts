@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { JsonValue } from '../../lib/base/json.js'
-import { limitWarnings, stateWarnings } from '../../lib/model/limits.js'
 import { readSettings } from '../../lib/model/settings.js'
 import { importDocument } from '../../lib/model/transfer.js'
+import { limitWarnings, stateWarnings } from '../../lib/model/warnings.js'
 import { admin, checkRows, MemoryCluster, type Objects } from '../support/memory-cluster.js'
 
 function cluster(before: Objects) {
