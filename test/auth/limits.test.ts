@@ -130,6 +130,7 @@ t.test('an operator has nodes installed anew or rescued, reports states, and con
     ['/config/node/_set?dryrun=yes', { nodes: 'n1', fields: { group: 'gpu', netboot: true } }, otto],
     ['/config/node/_set', { nodes: 'n1', fields: { interfaces: [{ interface: 'x' }] } }, olga],
     ['/config/node/n1', { newhostname: 'n9' }, olga],
+    ['/config/node/_set', { nodes: 'n1', fields: { newhostname: 'n9' } }, olga],
     ['/config/node/n1', { netboot: true, group: 'empty' }, otto],
     ['/config/node/g1', { netboot: true }, otto],
     ['/config/node/_set', { nodes: 'n1,g1', fields: { netboot: true } }, otto],
