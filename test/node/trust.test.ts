@@ -280,7 +280,8 @@ for (const shell of Object.keys(shells))
     t.strictSame(
       svcd.asked,
       [...once, '/trust/node001/proof', ...once],
-      'no script in the clear was asked for'
+      'no script in the clear was asked for',
+      { said }
     )
   })
 
