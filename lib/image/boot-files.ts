@@ -8,6 +8,7 @@ import { orderOf } from '../helper/packer/version-order.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { isBootFileOfPacks, type OsimageDoc, type PackDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
+import { imagesOfTrust, lackingForTrust } from './findings.js'
 import {
   belowBoot,
   chooseInitrd,
@@ -18,7 +19,6 @@ import {
 } from './kernel.js'
 import { hasModules, kernelsIn, variantOf, versionOf, versionsIn } from './kernels.js'
 import { unusable } from './refusals.js'
-import { imagesOfTrust, lackingForTrust } from './trust-programs.js'
 
 /** The boot files of a pack: paths below the tree, or `kept` for the admin's own file. */
 export interface BootFiles {

@@ -12,7 +12,6 @@ import { type ClusterSettings, docsOf, type View } from '../model/stored.js'
 import { defaultTag, tagKey } from '../model/tags.js'
 import { imageDirectoryOf } from '../model/types/osimage.js'
 import { fileHolders } from './copies/named.js'
-import { imagesOfTrust, lackingForTrust } from './trust-programs.js'
 
 /** Problems of the files and directories of images. */
 interface ImageFindings {
@@ -123,4 +122,28 @@ function lacks({ imagefile, kernelfile, initrdfile }: Files): string | undefined
   if (imagefile === undefined) return 'packed image'
   if (kernelfile === undefined) return 'kernel'
   return initrdfile === undefined ? 'initramfs' : undefined
+}
+
+/** Programs that the initramfs needs for attestation, and their packages. */
+const programs = { tpm2: 'tpm2-tools', openssl: 'openssl' }
+
+/** Returns the images of nodes that have to prove something, and what their policies are (rules 15.8). */
+export function imagesOfTrust(view: View, cluster: ClusterSettings): Map<string, Set<string>> {
+  const found = new Map<string, Set<string>>()
+  for (const node of docsOf(view, 'node')) {
+    const { osimage, trust } = settingsOf(node, groupOf(view, node), cluster)
+    if (osimage !== null && trust !== 'none') found.set(osimage, (found.get(osimage) ?? new Set()).add(trust))
+  }
+  return found
+}
+
+/** Returns what an image's tree lacks for these policies; undefined if it lacks nothing. */
+export function lackingForTrust(tree: string, policies: ReadonlySet<string> | undefined): string | undefined {
+  const lacking = Object.entries(programs).filter(([program]) => !hasFile(join(tree, 'usr/bin', program)))
+  if (!policies || lacking.length === 0) return undefined
+  const packages = lacking.map(([, name]) => name)
+  return (
+    `trust = ${[...policies].sort().join(' and ')} of its nodes needs ${packages.join(' and ')} in the ` +
+    `image, for its initramfs: chroot ${tree} apt-get install ${packages.join(' ')} (or dnf), and pack it`
+  )
 }

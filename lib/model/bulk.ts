@@ -1,6 +1,6 @@
 import { runSync } from '../base/concurrency.js'
 import { badRequest } from '../base/errors.js'
-import { checkDigest } from './change-digest.js'
+import { checkDigest } from './differences.js'
 import type { TypeName } from './docs.js'
 import { type Actor, type Model, removeObjects, saveObject } from './model.js'
 import type { ChangeContext, ObjectPatch } from './object-type.js'
