@@ -138,7 +138,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/errors',
     'version'
   ],
-  // A node's next boot in a virtual machine. It can be deleted with its routes and verbs.
+  // A node's next boot in a virtual machine. CONTRIBUTING tells how a feature is deleted.
   rehearsal: ['disk-layout/data', 'helper', 'inventory/shape', 'model', 'jobs', 'config'],
   // Users that a directory or a provider vouches for.
   identity: ['auth/grant', 'config'],

@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -253,7 +254,7 @@ t.test('a time limit ends the work after a collection of garbage too', async t =
   const { signal } = new AbortController()
   const limited = timeLimited({ signal, timeLimitMs: 200 })
   let isEnded = false
-  limited.addEventListener('abort', () => {
+  limited.signal.addEventListener('abort', () => {
     isEnded = true
   })
   for (let i = 0; i < 3; i++) {
@@ -261,6 +262,16 @@ t.test('a time limit ends the work after a collection of garbage too', async t =
     collect()
   }
   await until(() => isEnded, 'the end', 10_000)
-  t.equal(limited.reason.name, 'TimeoutError')
+  t.equal(limited.signal.reason.name, 'TimeoutError')
   t.equal(signal.aborted, false)
+})
+
+t.test('a time limit whose work has ended keeps nothing', async t => {
+  const { signal } = new AbortController()
+  const limited = timeLimited({ signal, timeLimitMs: 20 })
+  t.equal(getEventListeners(signal, 'abort').length, 1)
+  limited.release()
+  t.equal(getEventListeners(signal, 'abort').length, 0)
+  await sleep(60)
+  t.equal(limited.signal.aborted, false)
 })

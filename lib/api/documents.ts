@@ -1,4 +1,5 @@
 import { accessOf, readersOf } from '../auth/access.js'
+import { groupBy } from '../base/lists.js'
 import { type BodyField, interfaceEntry } from '../model/request.js'
 import { secretEntry } from '../model/secrets.js'
 import { clusterFields } from '../model/settings.js'
@@ -48,12 +49,10 @@ export function accessDocument(routes: readonly ApiRoute[], page: string): strin
 
 /** Returns the interface as Markdown: `intro`, then every route and field from the tables. */
 export function apiDocument(routes: readonly ApiRoute[], intro: string): string {
-  const parts = new Map<string, ApiRoute[]>()
-  for (const route of routes) {
-    const [, first = '', second = ''] = route.path.split('/')
-    const part = first === 'config' && second !== '' ? `/config/${second}` : `/${first}`
-    parts.set(part, [...(parts.get(part) ?? []), route])
-  }
+  const parts = groupBy(routes, ({ path }) => {
+    const [, first = '', second = ''] = path.split('/')
+    return first === 'config' && second !== '' ? `/config/${second}` : `/${first}`
+  })
   const sections = [...parts].map(([part, list]) => {
     const rows = list.map(route => [
       route.method,

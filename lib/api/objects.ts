@@ -1,6 +1,7 @@
 import { type Caller, groupsOf, isAdmin, type Limit } from '../auth/access.js'
 import { asPauses, runFairly } from '../base/concurrency.js'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
+import { addTo } from '../base/lists.js'
 import { ascii, oneLine } from '../base/log.js'
 import { missingRoles } from '../boot/roles.js'
 import { layoutWarnings } from '../disk-layout/check.js'
@@ -90,7 +91,7 @@ export function findWarnings(
     const found = new Map<string, string[]>()
     for (const [i, told] of before.entries())
       for (const sentence of looseNow(now[i] as string).filter(one => !told.includes(one)))
-        found.set(sentence, [...(found.get(sentence) ?? []), now[i] as string])
+        addTo(found, sentence, now[i] as string)
     const loose = [...found].map(([sentence, of]) =>
       names.length === 1
         ? sentence.replace(/^it (?=has )/, `${objectTypes[type].title} ${of[0]} `)
@@ -280,6 +281,7 @@ function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions)
   const isNode = type === 'node'
   const { title } = objectTypes[type]
   return post(pathOf(type), {
+    // The handler checks the fields of an operator and the groups of a limited caller (`saveSet`).
     ...(isNode ? { access: 'node', operator: true, limited: 'filtered' } : { access: 'user' }),
     ...takesSets(type),
     answers: isNode ? [201, updated, 200] : [201, updated],

@@ -54,6 +54,7 @@ const accessRules = {
   address: { description: 'token for a network, none for an address', token: 'optional' },
   // For a GET that records what it returned: a change that a viewer may make.
   reader: { description: 'token', token: 'needed', viewer: 'all' },
+  // A viewer where the route reads, an admin where it changes something.
   user: { description: 'token', token: 'needed' },
   admin: { description: 'token', token: 'needed', viewer: 'none' },
   login: { description: 'token of a login', token: 'needed', viewer: 'none', programs: 'refused' },

@@ -31,7 +31,7 @@ export interface Login {
 export const grantRule =
   'admin, operator or viewer, the last two also limited to groups (operator:compute,gpu)'
 
-/** Returns the grant of a text: `operator`, `viewer:compute,gpu`. Throws ValueError that begins with a verb. */
+/** Reads a grant: `operator`, `viewer:compute,gpu`. Throws ValueError, which begins with a verb. */
 export function parseGrant(text: string): Grant {
   const colon = text.indexOf(':')
   const [word, list] = colon < 0 ? [text] : [text.slice(0, colon), text.slice(colon + 1)]

@@ -385,11 +385,23 @@ export function cachedFor<T>(
   }
 }
 
-/** A signal that aborts with another one, or after a time limit. */
-export function timeLimited(limits: { signal: AbortSignal; timeLimitMs: number }): AbortSignal {
-  // `AbortSignal.any` holds its signals weakly: one of `AbortSignal.timeout` may be collected.
-  const late = new AbortController()
-  const end = () => late.abort(new DOMException('The operation was aborted due to timeout', 'TimeoutError'))
-  setTimeout(end, Math.min(limits.timeLimitMs, LONGEST_MS)).unref()
-  return AbortSignal.any([limits.signal, late.signal])
+/**
+ * Returns a signal that aborts with another one, or after a time limit with `late`. Call `release` when the
+ * work has ended. `AbortSignal.any` would hold its signals weakly: one of `AbortSignal.timeout` may be
+ * collected, and never aborts then.
+ */
+export function timeLimited(
+  { signal, timeLimitMs }: { readonly signal?: AbortSignal; readonly timeLimitMs: number },
+  late: Error = new DOMException('The operation was aborted due to timeout', 'TimeoutError')
+): { readonly signal: AbortSignal; release(): void } {
+  const controller = new AbortController()
+  const timer = setTimeout(() => controller.abort(late), Math.min(timeLimitMs, LONGEST_MS)).unref()
+  const follow = () => controller.abort(signal?.reason)
+  if (signal?.aborted) follow()
+  signal?.addEventListener('abort', follow)
+  const release = () => {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', follow)
+  }
+  return { signal: controller.signal, release }
 }

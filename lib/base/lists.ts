@@ -5,7 +5,7 @@ export function addTo<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
   else lists.set(key, [value])
 }
 
-/** Maps each key to its values; both keep the order of their first appearance. As Map.groupBy of later Nodes. */
+/** Maps each key to its values, both in the order of their first appearance: Map.groupBy of later Nodes. */
 export function groupBy<K, V>(all: readonly V[], keyOf: (one: V) => K): Map<K, V[]> {
   const lists = new Map<K, V[]>()
   for (const one of all) addTo(lists, keyOf(one), one)

@@ -29,7 +29,7 @@ export interface FileDelivery {
   readonly bytesTotal: number
 }
 
-/** Whether a URL names an address of this machine, so that plain text does not leave it. A name may mean any. */
+/** Whether a URL names an address of this machine: plain text does not leave it. A name may mean any. */
 export const isThisMachine = ({ hostname }: URL): boolean => /^127(?:\.\d{1,3}){3}$|^\[::1\]$/.test(hostname)
 
 /** Returns the address for counting: an IPv4 address, or the first 64 bits of IPv6, which are one network. */

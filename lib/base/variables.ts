@@ -1,3 +1,5 @@
+import { addTo } from './lists.js'
+
 /** A variable of a template. Tables of variables give the type of the data (DataOf) and docs/templates.md. */
 export interface Variable {
   /** The type's name in the document. */
@@ -70,8 +72,7 @@ export const mapLists = <V extends Variables>(
 /** Renders tables of variables as Markdown below `intro`: those of the templates, then the maps in them. */
 export function variablesDocument(intro: string, templates: Readonly<Record<string, Variables>>): string {
   const names = new Map<Variables, string[]>()
-  for (const [name, variables] of Object.entries(templates))
-    names.set(variables, [...(names.get(variables) ?? []), `\`${name}\``])
+  for (const [name, variables] of Object.entries(templates)) addTo(names, variables, `\`${name}\``)
   const shapes = new Set<Shape>()
   const table = (variables: Variables): string => {
     const rows = Object.entries(variables).map(([name, { type, meaning, shape }]) => {

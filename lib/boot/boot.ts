@@ -406,7 +406,7 @@ export class Boot {
     return text
   }
 
-  /** Returns that a machine asks for the script of iPXE although its loader is GRUB; undefined if it is not. */
+  /** Returns that a machine asks for iPXE's script although its loader is GRUB; undefined if it is not. */
   #byAnother(target: EffectiveNode): string | undefined {
     if (loaderOf(target, this.o.loader) !== 'grub') return undefined
     return (

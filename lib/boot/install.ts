@@ -308,7 +308,7 @@ export class Install {
     return method === 'stream' && !this.#root(target) ? provision_fallback : method
   }
 
-  /** Returns the partscript in base64. That of a layout is the same for all nodes: it is kept for a second. */
+  /** Returns the partscript in base64. A layout's is the same for all nodes: it is kept for a second. */
   #partscriptOf(target: EffectiveNode, what: Script): string {
     const layout = layoutOf(this.o.model.view, target)
     if (!layout) return target.settings.partscript

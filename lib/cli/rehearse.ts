@@ -90,7 +90,7 @@ async function acceleration(qemu: string, directory: string): Promise<'kvm' | 't
   )
 }
 
-/** Makes the disks, the settings of the firmware, the TPM, and waits for the files that GRUB is loaded from. */
+/** Makes disks, firmware settings and the TPM, and waits for the files that GRUB is loaded from. */
 async function prepare(
   { machine, ovmf }: Plan,
   directory: string,

@@ -38,7 +38,7 @@ export async function importFrom(
   return send(config, '/config/cluster/import?', document, yes, differences)
 }
 
-/** Systems whose files `svcd import` reads, each with a function that gives the document and what it lacks. */
+/** Systems whose files `svcd import` reads; each function gives the document and what it lacks. */
 const systems = {
   luna2: async (text: string) => {
     const { config, leftOut } = fromLuna2(JSON.parse(text))

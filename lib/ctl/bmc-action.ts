@@ -10,7 +10,7 @@ interface Outcome {
   readonly message: string
 }
 
-/** Sends an action to the BMCs of a node set; returns the outcomes of all nodes, and how the request ended. */
+/** Sends an action to the BMCs of a node set; returns each node's outcome, and how the request ended. */
 export async function askBmcs(session: Session, part: Part, set: string, action: string) {
   const { controller } = session
   const outcomes = new Map<string, Outcome>()

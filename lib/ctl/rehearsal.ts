@@ -6,7 +6,7 @@ import { clean, Failure, namesNone, refused, wrongUsage } from './terminal.js'
 
 const MOST_NODES = 32
 
-/** Boots in a virtual machine what nodes would get next, one after the other; fails unless all come up well. */
+/** Boots in a virtual machine what each node would get next, in turn; fails unless all come up well. */
 export const rehearse: Verb = {
   operands: 'SET',
   summary:

@@ -133,7 +133,7 @@ function* plannedChanges(changes: readonly JsonObject[]): Generator<PlannedChang
 const isMove = ({ type, action, fields }: JsonObject) =>
   type === 'node' && action === 'update' && objectsIn(fields).some(({ field }) => field === 'group')
 
-/** Adds the values that come and go with another group of a node, if it is one of the `first` (rules 14.7). */
+/** Adds the values that come and go with a node's other group, if it is one of `first` (rules 14.7). */
 function withInherited(change: JsonObject, first: JsonValue | undefined): JsonObject {
   if (!isMove(change)) return change
   const own = objectsIn(change.fields)

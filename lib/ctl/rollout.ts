@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isObject, type JsonObject, objectsIn, within } from '../base/json.js'
+import { addTo } from '../base/lists.js'
 import { isBmc } from '../model/cluster-index.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
@@ -184,7 +185,7 @@ class Rollout {
     readonly plan: Plan
   ) {}
 
-  /** Throws Failure 1 if a node failed, and when it is interrupted: never between a change and its restart. */
+  /** Throws Failure 1 if a node failed or when interrupted, never between a change and its restart. */
   async all(nodes: readonly Seen[], size: number): Promise<void> {
     const { mostFailed } = this.plan
     const interrupt = () => this.#stop.abort()
@@ -226,7 +227,7 @@ class Rollout {
       const own = (field: string) => (node[`_${field}_source`] === 'node' ? String(node[field]) : '')
       const words = assigned(Object.fromEntries(Object.keys(plan.fields).map(field => [field, own(field)])))
       if (words === assigned(plan.fields)) this.#had.push(name)
-      else this.#changed.set(words, [...(this.#changed.get(words) ?? []), name])
+      else addTo(this.#changed, words, name)
     }
     const old = (await look(session, names)).filter(one => !one.isNew || hasFailed(one))
     const waiting = new Set(nodes.map(({ name }) => name))
@@ -240,7 +241,7 @@ class Rollout {
     await session.lines([`${well.length} of ${nodes.length} run it`])
   }
 
-  /** Waits until each node runs it or has failed. `before`: since when restarted nodes were in their old state. */
+  /** Waits until each node runs it or has failed. `before`: since when nodes were in their old state. */
   async #await(
     waiting: Set<string>,
     before: ReadonlyMap<string, string>,

@@ -7,7 +7,7 @@ import { fold } from '../node-set/fold.js'
 import { layoutSecrets, leastDisks, leastMib } from './data.js'
 
 /** Returns the disks of a node; undefined where no inventory is known. */
-export type DisksOf = (node: string) => readonly InventoryDisk[] | undefined
+type DisksOf = (node: string) => readonly InventoryDisk[] | undefined
 
 /** Whether a name matches a pattern of a shell with * and ?. In time that grows with the pattern alone. */
 function matches(pattern: string, name: string): boolean {

@@ -62,7 +62,7 @@ export const layoutVariables = {
   kernel: texts('what the kernel has to know: raid1, dm_mod, ext4')
 } as const
 
-export type LayoutData = DataOf<typeof layoutVariables>
+type LayoutData = DataOf<typeof layoutVariables>
 
 /** MiB that svcd assumes for a file system that gets the rest, so that there is one. */
 const leastRest = 320

@@ -131,7 +131,7 @@ export async function resolveInside(tree: string, path: string): Promise<string 
   return found.join('/')
 }
 
-/** Whether a tree has something at one of these paths, as resolveInside finds it. */
+/** Whether a tree has something at one of these paths, as resolveInside finds it; not the tree itself. */
 export async function hasAnyInside(tree: string, paths: readonly string[]): Promise<boolean> {
   for (const path of paths) if (await resolveInside(tree, path)) return true
   return false

@@ -3,7 +3,7 @@ import { foldSliced } from '../node-set/fold.js'
 import { asWord, distinct, groupsOf } from './names.js'
 import { type ExportNode, membershipsOf } from './nodes.js'
 
-/** Yields a group source of ClusterShell in YAML: `@svcd:compute`, `@svcd:rack=r1`. Texts are those of JSON. */
+/** Yields ClusterShell's group source in YAML: `@svcd:compute`, `@svcd:rack=r1`. Texts are JSON's. */
 export function* clustershell(nodes: readonly ExportNode[]): Generator<string> {
   yield '\nsvcd:'
   const all = yield* asPauses(foldSliced(nodes.map(({ name }) => name)))

@@ -4,7 +4,7 @@ import { foldSliced } from '../node-set/fold.js'
 import { asWord, distinct } from './names.js'
 import { type ExportNode, inventoryOf } from './nodes.js'
 
-/** An inventory keeps a size of memory that differs by 2 %: slurmd drains a node that has less than its line. */
+/** Inventories tell memory to 2 %, and slurmd drains a node that has less than its line says. */
 const sureMemory = 0.98
 /** Slurm counts in 16 bits; slurmctld ends at a line with more, and a node may report anything. */
 const mostThreads = 65_000
@@ -36,7 +36,7 @@ function hardwareOf(node: ExportNode): Record<string, string | number> | undefin
   }
 }
 
-/** Returns the words of a node's line, with those of `slurm_options`; undefined if its hardware is not known. */
+/** Returns the words of a node's line, with `slurm_options`; undefined if its hardware is not known. */
 function wordsOf(node: ExportNode): string | undefined {
   const given = node.variables.slurm_options ?? ''
   const own = options.test(given) ? given.split(' ') : []

@@ -178,9 +178,10 @@ export const commands = {
   copy: command(
     { tree: text, path: text, output: text },
     async (places, { tree, path, output }, course): Promise<void> => {
-      const limited = timeLimited(course)
+      const { signal, release } = timeLimited(course)
       const open = () => inTree(places, tree, ({ at }) => openInside(at(), path, tree))
-      await createInFiles(places, output, async (to, owner) => copyTo(await open(), to, limited, owner))
+      const copy = createInFiles(places, output, async (to, owner) => copyTo(await open(), to, signal, owner))
+      await copy.finally(release)
     }
   ),
 

@@ -160,7 +160,7 @@ export async function createInFiles<T>(
   )
 }
 
-/** Returns the wrapper that gives up root. Group root, where /dev/kvm has it, would be more than the device. */
+/** Returns the wrapper that gives up root. Group root, where /dev/kvm has it, would give too much. */
 export function wordsAs({ uid, gid }: Owner, kvm?: number): string[] {
   const groups = kvm ? `--groups=${kvm}` : '--clear-groups'
   return ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, groups, '--inh-caps=-all', '--no-new-privs', '--']

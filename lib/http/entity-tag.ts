@@ -4,7 +4,7 @@ import { badRequest } from '../base/errors.js'
 
 /** Characters of each of the two digests: 132 bits. */
 const DIGEST_CHARACTERS = 22
-/** Texts are gathered to pieces of this length: a digest of many short ones costs more for the calls alone. */
+/** Texts are gathered to pieces of this length: digesting many short ones costs more for the calls. */
 const PIECE_CHARACTERS = 65_536
 
 /** A part of what it is made from: the configuration, and what else the answer shows. */

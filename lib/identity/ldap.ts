@@ -18,7 +18,7 @@ const REST_MS = 5000
 const MOST_BYTES = 1024 * 1024
 const MOST_GROUPS = 5000
 
-/** Results of a bind that say no to the user: LDAP's codes of RFC 4511. The others say that it cannot tell. */
+/** Results of a bind that say no to the user (RFC 4511). The others say that the server cannot tell. */
 const REFUSALS = [19, 32, 48, 49, 50, 53]
 
 interface LdapOptions {

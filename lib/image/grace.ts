@@ -1,4 +1,4 @@
-/** Names that nothing needs, with the time since (monotonic). Lost at a restart: then the time counts anew. */
+/** Names that nothing needs, with the time since (monotonic), which counts anew after a restart. */
 export class Grace {
   #since: ReadonlyMap<string, number> = new Map()
 

@@ -81,7 +81,10 @@ export class Images {
     this.trees = new TreeReconciler(context, jobs)
   }
 
-  /** Repairs what an interrupted daemon left; large directories are removed in the background. */
+  /**
+   * Makes the directory of images, and repairs what an interrupted daemon left; large directories are removed
+   * in the background.
+   */
   static async open(options: ImagesOptions): Promise<Images> {
     const { config, controllers, model, log, notes, now, remote, ticks, work } = options
     const { directory } = config.image

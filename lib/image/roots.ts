@@ -151,7 +151,7 @@ export async function makeRoot(
   return { format, file: `${stem}-${sha256.slice(0, 8)}.${format}`, sha256, bytes, roothash, hashoffset }
 }
 
-/** Sets the time of the root's inode to 0: mksquashfs 4.5 sets it to now, and `-noI` leaves the inodes plain. */
+/** Sets the root inode's time to 0: mksquashfs 4.5 sets it to now, and `-noI` leaves inodes plain. */
 const withoutRootTime = (path: string): Promise<void> =>
   withOpen(open(path, 'r+'), async file => {
     const { buffer: head } = await file.read(Buffer.alloc(96), 0, 96, 0)

@@ -25,7 +25,7 @@ interface Placement extends Pick<PlacementNote, 'parent' | 'target' | 'replaces'
   readonly timeLimitMs: number
   /** Makes the tree at `path`, where nothing is. */
   fill(path: string): Promise<void>
-  /** Stores the objects when the tree stands in its place; `record` stores that svcd made it for an image. */
+  /** Stores the objects when the tree stands in its place; `record` stores that svcd made a new tree. */
   commit(record: (tx: Tx, osimage: string) => void): Promise<void>
 }
 
@@ -172,7 +172,7 @@ async function settle(context: ImageContext, note: TreeNote): Promise<boolean> {
   }
 }
 
-/** `settle` once it is known what is stored. Throws StoreError where it is not, and the note stays undecided. */
+/** `settle` once it is known what is stored. Throws StoreError where it is not: the note stays. */
 export async function decide(context: ImageContext, note: TreeNote): Promise<boolean> {
   await context.model.readBarrier()
   return settle(context, note)

@@ -89,7 +89,7 @@ const sameBegin = (one: readonly string[], other: readonly string[]) => {
   return end < 0 ? one : one.slice(0, end)
 }
 
-/** Returns the message of an error that `read` throws or of a limit that it returns; undefined: there is none. */
+/** Returns the message of an error that `read` throws or a limit that it returns; else undefined. */
 function problemOf(read: () => unknown, otherwise = ''): string | undefined {
   try {
     const found = read()

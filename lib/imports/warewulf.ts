@@ -175,7 +175,7 @@ function readNode(plan: Plan, name: string, group: string | undefined, all: Map_
   })
 }
 
-/** Network devices as interfaces: that over which the node boots is BOOTIF. Also the name of the primary one. */
+/** Network devices as interfaces: the node boots over BOOTIF. Also the name of the primary one. */
 function cardsOf(devices: Map_, wanted: string | undefined, lose: Lose): [Card[], string | undefined] {
   const all = Object.entries(devices).map(([key, value]) => ({
     key,

@@ -3,8 +3,6 @@ import { oneLine } from '../base/log.js'
 
 /** Kept lines of a job's beginning, and of its end. */
 const LINES_KEPT = 1000
-/** Kept characters of a line. */
-const LONGEST_LINE = 4096
 
 /** A transcript as it is stored. */
 interface TranscriptDoc {
@@ -41,7 +39,7 @@ export class Transcript {
 
   add(text: string): void {
     // A copy: a substring keeps the whole string in memory.
-    const line: string = JSON.parse(JSON.stringify(oneLine(text.slice(0, LONGEST_LINE))))
+    const line: string = JSON.parse(JSON.stringify(oneLine(text)))
     const size = this.#sizeOf(line)
     const isAmongFirst = this.#first.length < LINES_KEPT && this.#first.length === this.count
     if (isAmongFirst && this.#bytes.first + size <= this.mostBytes) {

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
+import { isObject, type JsonObject, type JsonValue, objectsIn } from '../base/json.js'
 import { addTo } from '../base/lists.js'
 import type { TypeName } from './docs.js'
 import { isInstaller } from './effective.js'
@@ -40,7 +40,7 @@ function exportOf(document: JsonObject) {
         Object.fromEntries(
           Object.entries(row).filter(([, value]) => value === null || typeof value !== 'object')
         )
-      return [table, (Array.isArray(rows) ? rows.filter(isObject) : []).filter(isRow).map(flat)] as const
+      return [table, objectsIn(rows).filter(isRow).map(flat)] as const
     })
   )
   const rowsOf = (table: string) => all.get(table) ?? []

@@ -95,9 +95,12 @@ export function nextFree(
 
 /** Returns the network that answers for an address: the longest prefix, then the first name (rules 3.6). */
 export function networkOf(view: View, address: Address): string | undefined {
-  const [best] = [...view.index.networks]
-    .filter(([, prefix]) => contains(prefix, address))
-    .sort(([a, one], [b, other]) => other.length - one.length || (a < b ? -1 : 1))
+  let best: readonly [name: string, length: number] | undefined
+  for (const [name, prefix] of view.index.networks) {
+    if (!contains(prefix, address)) continue
+    const [first, length] = best ?? ['', -1]
+    if (prefix.length > length || (prefix.length === length && name < first)) best = [name, prefix.length]
+  }
   return best?.[0]
 }
 

@@ -18,7 +18,7 @@ export function rootFormatOf(view: View, target: EffectiveNode): RootFormat {
   return settings.root_format ?? image?.root_format ?? 'tar'
 }
 
-/** Returns the root that a node gets; undefined where it unpacks the tar, or where its pack lacks the root. */
+/** Returns the root that a node gets; undefined where it unpacks the tar, or its pack lacks the root. */
 export function rootOf(view: View, target: EffectiveNode): PackRoot | undefined {
   const format = rootFormatOf(view, target)
   return view.get('pack', target.image?.imagefile ?? '')?.roots?.find(root => root.format === format)

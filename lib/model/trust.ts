@@ -39,7 +39,7 @@ export function ekOf({
   return { sha256 }
 }
 
-/** Whether a node is enrolled with this EK. Takes microseconds where its digest is stored: each request asks. */
+/** Whether a node is enrolled with this EK. Each request asks: a stored digest makes it microseconds. */
 export const isEnrolledWith = (node: Parameters<typeof ekOf>[0], sha256: string | undefined): boolean =>
   sha256 !== undefined && sha256 === (node.tpm_sha256?.toLowerCase() || ekOf(node).sha256)
 

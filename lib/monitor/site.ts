@@ -16,6 +16,6 @@ export interface Site {
   readonly gone: readonly GoneController[]
   /** Why this controller is not, or may not be, the primary; '' if it is. */
   readonly notPrimary: string
-  /** Forgets an absent controller; false if there is none. Rejects with StoreError if it may not be stored. */
+  /** Forgets an absent controller; false if there is none. Rejects with StoreError if it is not stored. */
   forget(name: string): Promise<boolean>
 }

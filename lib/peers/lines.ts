@@ -1,4 +1,4 @@
-import { isObject, jsonObjectOrEmpty } from '../base/json.js'
+import { jsonObjectOrEmpty, objectsIn } from '../base/json.js'
 import type { Trust } from '../client/certificates.js'
 import { certificateAdvice, type RequestAuth, requestController } from '../client/controllers.js'
 import { NoResponseError, readWhole, TooLongError } from '../client/request.js'
@@ -120,6 +120,5 @@ const refusal = (status: number) =>
   )
 
 function linesIn(text: string): object[] {
-  const lines: unknown = JSON.parse(text)
-  return Array.isArray(lines) ? lines.filter(isObject) : []
+  return objectsIn(JSON.parse(text))
 }

@@ -88,16 +88,20 @@ export class HeldProgram {
     const failed = (why: 'failed' | 'aborted' | 'time limit', what: string) =>
       new ProgramError(this.program, why, what, this.#child.exitCode ?? undefined, this.#stderr)
     const limited = timeLimited(this.options)
-    for (;;) {
-      const line = this.#lines.shift()
-      if (line !== undefined) return line
-      if (signal.aborted) throw failed('aborted', 'was stopped')
-      if (this.#isClosed) throw failed('failed', `failed with status ${this.#child.exitCode}`)
-      if (limited.aborted) throw failed('time limit', `took longer than ${timeLimitMs} ms to begin`)
-      await new Promise<void>(resolve => {
-        this.#woken = resolve
-        limited.addEventListener('abort', () => resolve(), { once: true })
-      })
+    limited.signal.addEventListener('abort', () => this.#woken())
+    try {
+      for (;;) {
+        const line = this.#lines.shift()
+        if (line !== undefined) return line
+        if (signal.aborted) throw failed('aborted', 'was stopped')
+        if (this.#isClosed) throw failed('failed', `failed with status ${this.#child.exitCode}`)
+        if (limited.signal.aborted) throw failed('time limit', `took longer than ${timeLimitMs} ms to begin`)
+        await new Promise<void>(resolve => {
+          this.#woken = resolve
+        })
+      }
+    } finally {
+      limited.release()
     }
   }
 

@@ -8,7 +8,7 @@ import { defaultTag, filesOf, findTag, tagKey } from '../model/tags.js'
 import { objectTypes } from '../model/types.js'
 import type { Machine } from './machine.js'
 
-/** The content of the rehearsal controller: copies of what one node depends on, and nothing of another node. */
+/** The objects of the rehearsal controller: copies of the objects that a single node depends on. */
 export interface Copy {
   /** `[type, object]`: they are put into the new state as they are. */
   readonly objects: readonly (readonly [type: string, doc: { readonly name: string }])[]

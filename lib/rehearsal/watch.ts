@@ -51,7 +51,7 @@ const plain = (text: string): string =>
     .replace(/[\x00-\x1f\x7f]/g, '')
     .trimEnd()
 
-/** Texts that no line may show, the longest first: secrets as they are kept, and the lines of their contents. */
+/** Texts that no line may show, the longest first: secrets as kept, and the lines of their contents. */
 function hiddenOf(secrets: readonly string[]): string[] {
   const texts = secrets.flatMap(secret => [
     secret,

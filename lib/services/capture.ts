@@ -2,7 +2,7 @@ import { parseAddress } from '../model/address.js'
 import type { Connection } from '../model/cluster-index.js'
 import type { TypeName } from '../model/docs.js'
 import { domainOf, provisionOf, settingsOf } from '../model/effective.js'
-import type { ClusterSettings, View } from '../model/stored.js'
+import { type ClusterSettings, docsOf, type View } from '../model/stored.js'
 import type { BmcsetupDoc } from '../model/types/bmcsetup.js'
 import type { GroupDoc } from '../model/types/group.js'
 import type { NetworkDoc } from '../model/types/network.js'
@@ -40,20 +40,19 @@ export function capture(
   cluster: ClusterSettings,
   controllers: Captured['controllers'] = [cluster.controller, ...cluster.otherControllers]
 ): Captured {
-  const all = <K extends TypeName>(type: K) => view.names(type).flatMap(name => view.get(type, name) ?? [])
   const devices = (type: TypeName) =>
-    all(type).flatMap(doc => view.index.connectionsOf({ type, name: doc.name }, doc))
+    docsOf(view, type).flatMap(doc => view.index.connectionsOf({ type, name: doc.name }, doc))
   return {
-    networks: all('network'),
-    nodes: all('node'),
+    networks: docsOf(view, 'network'),
+    nodes: docsOf(view, 'node'),
     devices: typeNames
       .filter(type => type !== 'node' && objectTypes[type].connections)
       .flatMap(devices)
       .map(({ owner, ...entry }) => ({ ...entry, title: `${owner.title} ${owner.name}`, name: owner.name })),
     cluster,
     controllers,
-    groups: new Map(all('group').map(group => [group.name, group])),
-    bmcsetups: new Map(all('bmcsetup').map(setup => [setup.name, setup]))
+    groups: new Map(docsOf(view, 'group').map(group => [group.name, group])),
+    bmcsetups: new Map(docsOf(view, 'bmcsetup').map(setup => [setup.name, setup]))
   }
 }
 

@@ -64,7 +64,7 @@ export interface Controller {
   readonly url?: string
   /** Digests of settings that all must share, by name; absent in releases that do not report them. */
   readonly digests?: Readonly<Record<string, string>>
-  /** Directories of deleted images that are out of their places there (`outOfPlace` of tree-reconciler.ts). */
+  /** Directories of deleted images, out of their places there (`outOfPlace` of tree-reconciler.ts). */
   readonly trees?: readonly string[]
   /** How far its clock is ahead of ours, in milliseconds; absent for itself, until known, and as above. */
   readonly aheadMs?: number
@@ -96,7 +96,7 @@ export interface StoredState {
   readonly foreign: readonly Problem[]
 }
 
-/** The place of unfinished changes in etcd, and in files of releases before the log: no type has this name. */
+/** Place of unfinished changes in etcd, and in files of releases before the log: no type has this name. */
 export const INTENTS = 'intents'
 
 /** Throws TypeError for a name that no file can have, or that loading would skip. */

@@ -12,7 +12,7 @@ export interface StoreOptions<T extends Types, I extends Index> {
   kinds: { [K in keyof T & string]: Kind<T[K]> }
   /** Called twice: one index for readers, one for transactions. Its `update` must not throw. */
   createIndex: () => I
-  /** Checks the rules that need the whole state, in steps, after edits by hand. A problem stops the start. */
+  /** Checks the rules that need the whole state, in steps. A problem stops the start, or fails the reload. */
   verify?: (view: View<T, I>) => Generator<void, readonly { type: string; name: string; message: string }[]>
   /** Called by `open` with the state as read, before anything is written. A throw stops the start. */
   beforeFirstWrite?: (view: View<T, I>) => Promise<void>

@@ -101,10 +101,12 @@ export function split(s: string, separator: string | undefined, limit: number): 
     const isCut = limit >= 0 && parts.length > limit + 1
     return isCut ? [...parts.slice(0, limit), parts.slice(limit).join(separator)] : parts
   }
-  const found = [...s.matchAll(WORDS)]
-  const words = found.map(([word]) => word)
-  const rest = found[limit]
-  return rest ? [...words.slice(0, limit), s.slice(rest.index)] : words
+  const words: string[] = []
+  for (const { 0: word, index } of s.matchAll(WORDS)) {
+    if (words.length === limit) return [...words, s.slice(index)]
+    words.push(word)
+  }
+  return words
 }
 
 /** `str.replace` with at most `limit` replacements, any if negative. Throws if `from` is empty. */

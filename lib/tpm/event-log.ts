@@ -92,10 +92,10 @@ export function textOf({ type, data }: LogEvent): string {
   return printable(text ?? '').trim()
 }
 
-/** Returns a text of a machine without control characters, also those of C1 and of the direction of writing. */
+/** Returns a text of a machine without control characters, those of C1 and of writing direction included. */
 export const printable = (text: string): string => text.replace(/[\p{C}\p{Z}\ufffd]/gu, ' ')
 
-/** Reads a variable of the firmware (UEFI_VARIABLE_DATA); its name is cut. Throws nothing, as logs may hold thousands. */
+/** Reads a variable of the firmware (UEFI_VARIABLE_DATA); its name is cut. Throws nothing: a log has many. */
 function variableOf(data: Buffer) {
   if (data.length < 32) return undefined
   const value = 32 + 2 * Number(data.readBigUInt64LE(16))
@@ -119,7 +119,7 @@ export const isSeparator = ({ sha256 }: LogEvent): boolean => sha256.equals(SEPA
 export const isVouched = (event: LogEvent): boolean =>
   isOf(event, event.data) || commandOf(event) !== undefined
 
-/** Returns the text that GRUB measured behind `grub_cmd: ` or `kernel_cmdline: `; undefined for other events. */
+/** Returns what GRUB measured behind `grub_cmd: ` or `kernel_cmdline: `; undefined for other events. */
 export function commandOf(event: LogEvent): string | undefined {
   const { type, data } = event
   if (type !== IPL) return undefined

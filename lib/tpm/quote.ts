@@ -14,7 +14,7 @@ export interface Quote {
   readonly pcrs: readonly number[]
   /** SHA-256 of their values, in that order: see `pcrDigest`. */
   readonly digest: Buffer
-  /** How often the TPM was reset: another number is another boot. A key of the endorsement hierarchy tells it. */
+  /** How often the TPM was reset: another number is another boot. Only an endorsement key tells it. */
   readonly resets: number
 }
 

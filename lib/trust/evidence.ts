@@ -7,7 +7,7 @@ import type { Firmware } from './firmware.js'
 import { readExchange } from './keys.js'
 
 /** Bytes of an event log, and of all that a quote holds, in base64 and JSON. */
-export const longestLog = 256 * 1024
+const longestLog = 256 * 1024
 export const longestQuote = 512 * 1024
 /** Bytes of the key of a boot in DER: one of P-256 has 91. */
 const longestExchange = 200

@@ -3,7 +3,7 @@ import type { FirmwareDoc } from '../model/types/firmware.js'
 import { extending, isSeparator, isVouched, type LogEvent, replay, textOf } from '../tpm/event-log.js'
 
 /** The PCRs of the firmware that are judged. 1 and 5 tell of boot order and disks, and change. */
-export const firmwarePcrs = [0, 2, 3, 4, 6, 7, 14]
+const firmwarePcrs = [0, 2, 3, 4, 6, 7, 14]
 /** Accepted values of one PCR: the oldest is dropped. */
 const mostValues = 16
 /** Events of a PCR of which digests are kept, to name the one that differs. */
@@ -50,7 +50,7 @@ const tries = ['Calling', 'Returning'].map(verb =>
   hash('sha256', `${verb}${verb === 'Calling' ? '' : ' from'} EFI Application from Boot Option`)
 )
 
-/** The events of programs that the firmware, shim and GRUB started; one that repeats the one before it is left out. */
+/** The events of programs that firmware, shim and GRUB started, without immediate repetitions. */
 export function programEvents(events: readonly LogEvent[]): readonly LogEvent[] {
   const all = extending(events, programPcr)
   const own = all.slice(ofFirmware(events, programPcr).length)

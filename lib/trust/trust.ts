@@ -19,7 +19,7 @@ import { agreeWith, sealWith, type TrustKeys } from './keys.js'
 import { type Finding, judge, type Verdict } from './verdict.js'
 
 /** The last quote of a node's machine, with its verdict (rules 15.5). */
-export interface TrustRecord {
+interface TrustRecord {
   /** Its table knows the record by this field. */
   readonly node: string
   readonly verdict: Verdict
@@ -67,7 +67,7 @@ export function readRecord(json: unknown): TrustRecord {
 export const seenOf = ({ firmware, measured, secureboot }: TrustRecord): string =>
   hash('sha256', JSON.stringify([firmware, measured, secureboot]))
 
-export interface TrustOptions {
+interface TrustOptions {
   readonly model: Model
   readonly keys: TrustKeys
   readonly records: RecordMap<TrustRecord>
@@ -188,7 +188,7 @@ export class Trust {
     return this.#answer(name, evidence, finding, made)
   }
 
-  /** Whether a token with this proof is valid for a node: with `require` that of its present boot (rules 15.7). */
+  /** Whether a token with this proof is valid for a node: with `require`, of this boot (rules 15.7). */
   takes(name: string, proof = ''): boolean {
     const { model } = this.o
     const node = model.view.get('node', name)

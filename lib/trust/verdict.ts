@@ -21,7 +21,7 @@ import { describeEvent, firmwareFault, firmwareText, measuredFirmware, programEv
 export type Verdict = 'good' | 'bad' | 'unknown'
 
 /** The facts that evidence is judged by. */
-export interface Yardstick {
+interface Yardstick {
   readonly node: string
   /** The EK that the node is enrolled with, as `ekOf` returns it. */
   readonly ek: ReturnType<typeof ekOf>

@@ -347,12 +347,15 @@ t.test('a record of a request that only reads is written less often', async t =>
   await until(() => ids.every(id => shared.record(id).results.length === 1))
   const counts = () => ids.map(id => shared.written.filter(text => text.includes(id)).length)
   const before = counts()
+  const began = performance.now()
   for (let i = 0; i < 25; i++) {
     for (const { line } of contexts) line(`line ${i}`)
     await sleep(100)
   }
-  const [ofReading, ofOther = 0] = counts().map((count, i) => count - (before[i] ?? 0))
-  t.equal(ofReading, 0, '60 kB take 7 s')
+  const [ofReading = 0, ofOther = 0] = counts().map((count, i) => count - (before[i] ?? 0))
+  // On a machine that does other work the loop takes longer.
+  const due = Math.floor((performance.now() - began) / 7000)
+  t.ok(ofReading <= due, `60 kB take 7 s: ${ofReading} times, ${due} due`)
   t.ok(ofOther >= 1, `${ofOther} times in 2.5 s`)
   for (const gate of gates) gate.end()
 })
@@ -367,6 +370,7 @@ t.test('what requests of one user that only read store has a bound, where it is 
     result('x', 'x'.repeat(1_000_000))
   }
   const long = { ...spec(run), ...reading }
+  const began = performance.now()
   let stored = 0
   const refusal = await (async () => {
     for (; stored < 100; stored++) await (await jobs.submit(long)).done
@@ -378,7 +382,9 @@ t.test('what requests of one user that only read store has a bound, where it is 
       /^requests of user admin that only read have stored too much in etcd: ask less often, or for fewer nodes/,
     headers: { 'Retry-After': /^\d+$/ }
   })
-  t.ok(stored >= 30 && stored <= 34, `${stored} MB`)
+  // 64 KiB come back each second.
+  const refilled = Math.ceil(((performance.now() - began) / 1000) * (64 / 1024))
+  t.ok(stored >= 30 && stored <= 34 + refilled, `${stored} MB`)
   await (await jobs.submit({ ...long, by: 'user bob' })).done
   await (await jobs.submit(spec(() => {}))).done
   const files = await openJobs(t)

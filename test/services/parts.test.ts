@@ -5,9 +5,10 @@ import { subtractRanges } from '../../lib/services/dhcp/data.js'
 import { reverseNameOf, reverseZones } from '../../lib/services/dns/data.js'
 import { nextSerial, serials } from '../../lib/services/dns/serials.js'
 
+const r = (first: number, last = first) => ({ first, last })
+
 // rules 10.4
 t.test('a range without the addresses that are somebody’s', async t => {
-  const r = (first: number, last = first) => ({ first, last })
   t.same(subtractRanges([r(10, 20)], []), [r(10, 20)])
   t.same(
     subtractRanges(
@@ -28,6 +29,21 @@ t.test('a range without the addresses that are somebody’s', async t => {
     [r(0, 2), r(5, 7), r(22, 28)],
     'ranges'
   )
+})
+
+t.test('what is taken is read once for all ranges', t => {
+  const ranges = Array.from({ length: 200 }, (_, i) => r(i * 1000, i * 1000 + 900))
+  const addresses = Array.from({ length: 20_000 }, (_, i) => r(i * 10))
+  let reads = 0
+  const taken = new Proxy(addresses, {
+    get(target, key, receiver) {
+      if (typeof key === 'string' && /^\d+$/.test(key)) reads++
+      return Reflect.get(target, key, receiver)
+    }
+  })
+  t.equal(subtractRanges(ranges, taken).length, 200 * 90)
+  t.ok(reads < 3 * (200 + 20_000), `${reads} reads`)
+  t.end()
 })
 
 t.test('reverse zones at any prefix length', async t => {

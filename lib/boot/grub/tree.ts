@@ -7,7 +7,7 @@ export interface KnownFile {
   readonly mtimeMs: number
   readonly ino: number
   readonly sha256: string
-  /** SHA-256 of a program for UEFI without its signatures (Authenticode), in hex; undefined for other files. */
+  /** Authenticode's SHA-256 of a program for UEFI, without its signatures, in hex; else undefined. */
   readonly program?: string
 }
 

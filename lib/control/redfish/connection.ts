@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { isObject, type JsonObject, type JsonValue } from '../../base/json.js'
+import { isObject, type JsonObject, type JsonValue, within } from '../../base/json.js'
 import { clip } from '../../base/log.js'
 import { certificateFault } from '../../client/certificates.js'
 import { Connections, originAt, requestWhole, TooLongError } from '../../client/request.js'
@@ -176,14 +176,14 @@ function parsed(text: string, status: number, what: string): JsonObject {
     if (status > 299) return {}
     throw new Error(`${what} is answered with what is no JSON: ${cleanLine(text, 60)}`)
   }
-  return isObject(value) ? value : {}
+  return within(value)
 }
 
 /** Returns the message of an error: the first of its extended information (DSP0266, "Error responses"). */
 function errorMessageOf(body: JsonObject): string {
-  const error = isObject(body.error) ? body.error : {}
+  const error = within(body, 'error')
   const extended = error['@Message.ExtendedInfo']
-  const first = Array.isArray(extended) && isObject(extended[0]) ? extended[0] : {}
+  const first = within(Array.isArray(extended) ? extended[0] : undefined)
   const words = [first.Message, first.MessageId, error.message].find(text => typeof text === 'string')
   return cleanLine((words as string | undefined) ?? '')
 }
@@ -208,12 +208,6 @@ export const linksOf = (value: JsonValue | undefined, most: number): string[] =>
         .filter(path => path !== undefined)
     : []
 
-/** Returns the object at a key; {} if there is none. */
-export const objectAt = (value: JsonObject, key: string): JsonObject => {
-  const inner = value[key]
-  return isObject(inner) ? inner : {}
-}
-
 /** Returns the text at a key; undefined if there is none. */
 export const textAt = (value: JsonObject, key: string): string | undefined => {
   const inner = value[key]
@@ -235,7 +229,7 @@ interface Session {
  */
 export async function login(connection: Connection, bmc: Bmc): Promise<Session> {
   const root = await connection.get('/redfish/v1/')
-  const sessions = linkOf(objectAt(root, 'Links').Sessions)
+  const sessions = linkOf(within(root, 'Links').Sessions)
   if (sessions === undefined) return basicLogin(connection, bmc, root)
   const credentials = { UserName: bmc.username, Password: bmc.password }
   const { status, headers, body } = await connection.send('POST', sessions, credentials)

@@ -1,8 +1,9 @@
-import { isObject, type JsonObject } from '../../base/json.js'
+import { timeLimited } from '../../base/concurrency.js'
+import { type JsonObject, objectsIn, within } from '../../base/json.js'
 import { readRegularFile } from '../../disk/file.js'
 import { type Command, IS_OFF } from '../../model/bmc-commands.js'
 import { type Bmc, type CallLimits, cleanLine } from '../bmc.js'
-import { Connection, linkOf, linksOf, login, objectAt, pathAt, RefusedError, textAt } from './connection.js'
+import { Connection, linkOf, linksOf, login, pathAt, RefusedError, textAt } from './connection.js'
 
 /** A resource with its path. */
 interface Resource {
@@ -102,7 +103,7 @@ async function withSession<R>(
   const ca = caFile === '' || !verifyCertificate ? undefined : await certificates(caFile)
   const late = new Error(`no answer within ${timeLimitMs / 1000} s`)
   const logoutMs = Math.min(LOGOUT_MS, timeLimitMs / 4)
-  const visit = timeoutSignal(timeLimitMs - logoutMs, late, signal)
+  const visit = timeLimited({ signal, timeLimitMs: timeLimitMs - logoutMs }, late)
   const service = { address, port, setup, verifyCertificate, ca, connectMs }
   const connection = new Connection(service, visit.signal)
   try {
@@ -110,7 +111,7 @@ async function withSession<R>(
     try {
       return await work(connection, session.root)
     } finally {
-      const end = timeoutSignal(logoutMs, late)
+      const end = timeLimited({ timeLimitMs: logoutMs }, late)
       connection.signal = end.signal
       // The command has succeeded; a session that cannot be ended expires by itself.
       await session.logout().catch(() => {})
@@ -145,7 +146,7 @@ export function readMachine(bmc: Bmc, limits: RedfishLimits): Promise<BmcMachine
     const maker = textAt(body, 'Manufacturer')
     // Dell's firmware gives the service tag as serial number, and Redfish the number of the board.
     const tag = /^dell/i.test(maker ?? '') ? textAt(body, 'SKU') : undefined
-    const [manager] = linksOf(objectAt(body, 'Links').ManagedBy, 1)
+    const [manager] = linksOf(within(body, 'Links').ManagedBy, 1)
     const managing = manager === undefined ? {} : await ifThere(connection, manager)
     const bmcPorts = await portsOf(connection, managing)
     const own = bmcPorts.filter(port => JSON.stringify(port.IPv4Addresses ?? '').includes(`"${bmc.address}"`))
@@ -179,20 +180,6 @@ const ifThere = (connection: Connection, path: string): Promise<JsonObject> =>
     throw error
   })
 
-/** Returns a signal that aborts after a time with `reason`, or together with another signal. */
-function timeoutSignal(ms: number, reason: Error, other?: AbortSignal) {
-  const controller = new AbortController()
-  const timer = setTimeout(() => controller.abort(reason), ms)
-  const follow = () => controller.abort(other?.reason)
-  if (other?.aborted) follow()
-  other?.addEventListener('abort', follow)
-  const release = () => {
-    clearTimeout(timer)
-    other?.removeEventListener('abort', follow)
-  }
-  return { signal: controller.signal, release }
-}
-
 async function certificates(file: string): Promise<Buffer> {
   try {
     return await readRegularFile(file)
@@ -207,7 +194,7 @@ async function bootOnce(
   { path, body }: Resource,
   target: 'Pxe' | 'Hdd'
 ): Promise<void> {
-  const boot = objectAt(body, 'Boot')
+  const boot = within(body, 'Boot')
   const targets = boot['BootSourceOverrideTarget@Redfish.AllowableValues']
   if (Array.isArray(targets) && !targets.includes(target))
     throw new Error(`cannot boot from ${target} once: its system takes ${cleanLine(targets.join(', '), 200)}`)
@@ -218,7 +205,7 @@ async function bootOnce(
 /** Switches the identification light: the system's, else that of its chassis. */
 async function identify(connection: Connection, system: Resource, lit: boolean): Promise<void> {
   if (await switchLight(connection, system, lit)) return
-  for (const path of linksOf(objectAt(system.body, 'Links').Chassis, 4))
+  for (const path of linksOf(within(system.body, 'Links').Chassis, 4))
     if (await switchLight(connection, { path, body: await connection.get(path) }, lit)) return
   throw new Error('neither its system nor its chassis has a light that can be turned on')
 }
@@ -277,7 +264,7 @@ async function switchPower(
   if (change === 'power on' && state === 'On') return
   if ((change === 'power off' || change === 'power soft') && state === 'Off') return
   if (state === 'Off' && change !== 'power on') throw new Error(IS_OFF)
-  const action = objectAt(objectAt(system.body, 'Actions'), '#ComputerSystem.Reset')
+  const action = within(system.body, 'Actions', '#ComputerSystem.Reset')
   const target = pathAt(action, 'target')
   if (target === undefined)
     throw new Error(`its system ${cleanLine(system.path, 100)} has no action ComputerSystem.Reset`)
@@ -298,9 +285,7 @@ async function allowedTypes(
   const path = pathAt(action, '@Redfish.ActionInfo') ?? linkOf(action['@Redfish.ActionInfo'])
   if (path === undefined) return undefined
   const { Parameters: parameters } = await connection.get(path)
-  const type = Array.isArray(parameters)
-    ? parameters.filter(isObject).find(({ Name: name }) => name === 'ResetType')
-    : undefined
+  const type = objectsIn(parameters).find(({ Name: name }) => name === 'ResetType')
   return Array.isArray(type?.AllowableValues) ? type.AllowableValues : undefined
 }
 
@@ -314,7 +299,7 @@ async function listLog(connection: Connection, system: Resource): Promise<string
   let next = linkOf(service.body.Entries)
   while (next !== undefined && lines.length < MOST_ENTRIES) {
     const page: JsonObject = await connection.get(next)
-    const members = Array.isArray(page.Members) ? page.Members.filter(isObject) : []
+    const members = objectsIn(page.Members)
     for (const member of members.slice(0, MOST_ENTRIES - lines.length)) {
       const path = linkOf(member)
       // Some services list only references.
@@ -332,7 +317,7 @@ async function listLog(connection: Connection, system: Resource): Promise<string
 /** Clears the system event log. */
 async function clearLog(connection: Connection, system: Resource): Promise<void> {
   const { path, body } = await logService(connection, system)
-  const target = pathAt(objectAt(objectAt(body, 'Actions'), '#LogService.ClearLog'), 'target')
+  const target = pathAt(within(body, 'Actions', '#LogService.ClearLog'), 'target')
   if (target === undefined) throw new Error(`its log ${cleanLine(path, 100)} cannot be cleared`)
   await connection.change('POST', target, {})
 }
@@ -347,7 +332,7 @@ const lineOf = (entry: JsonObject) =>
  * Returns the log with the system's events, of the system or of its manager; one marked as SEL is preferred.
  */
 async function logService(connection: Connection, system: Resource): Promise<Resource> {
-  const managers = linksOf(objectAt(system.body, 'Links').ManagedBy, 4)
+  const managers = linksOf(within(system.body, 'Links').ManagedBy, 4)
   const found: Resource[] = []
   const gather = async (collection: string | undefined) => {
     if (collection === undefined) return

@@ -99,9 +99,14 @@ async function whyBuild(
 async function checksum(tree: string, initrd: string, path: string, limits: Limits): Promise<string> {
   const file = await openInside(tree, initrd, path)
   const hash = createHash('sha256')
-  const options = { highWaterMark: CHUNK_BYTES, signal: timeLimited(limits) }
-  for await (const chunk of file.createReadStream(options)) hash.update(chunk)
-  return hash.digest('hex')
+  const { signal, release } = timeLimited(limits)
+  try {
+    for await (const chunk of file.createReadStream({ highWaterMark: CHUNK_BYTES, signal }))
+      hash.update(chunk)
+    return hash.digest('hex')
+  } finally {
+    release()
+  }
 }
 
 /** Digests what goes into an initramfs beside the image: the request, svcd's own part, the running kernel. */

@@ -32,7 +32,7 @@ export class Connections<C> {
   #whenEmpty: (() => void) | undefined
   #closing = false
 
-  /** `isExempt`: whether a peer has no limit of its own: the controller itself, or a proxy for many clients. */
+  /** `isExempt`: whether a peer has no limit of its own, as the controller, or a proxy for many clients. */
   constructor(
     private readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress' | 'crowded'>,
     private readonly isExempt: (peer: string) => boolean,
@@ -44,7 +44,8 @@ export class Connections<C> {
   /**
    * Adds a new socket, and listens for its errors: without a listener an error would end the process. 'close'
    * follows it. Without room, idle connections are ended first; then the new one is refused with Retry-After,
-   * others without a running request are ended, or the new one is.
+   * others without a running request are ended, or the new one is. A peer at its own limit that has no idle
+   * connection gets no answer.
    */
   add(socket: Duplex & { readonly remoteAddress?: string | undefined }): void {
     const peer = socket.remoteAddress ?? ''

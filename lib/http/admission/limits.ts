@@ -106,14 +106,14 @@ export const LIMITS = {
   smallestPiece: 16 * KIB,
   /** Longer JSON texts are sent in pieces, which bounds the time and memory for one step. */
   listPieceCharacters: 256 * KIB,
-  /** Of all lists together: their parts are kept from measuring to sending. Those of others are made twice. */
+  /** Of all lists together: their parts are kept from measuring to sending; others are made twice. */
   listKeptCharacters: 32 * MIB,
   /** With this many queued requests, or bytes of them, a connection is no longer read. */
   pipelinedRequests: 16,
   pipelinedBytes: 32 * KIB,
   /** Maximum number of queued requests, those included that were read before reading stopped. */
   pipelinedMost: 32,
-  /** Queued bytes of all connections. Above it the newest connection is closed; a paused one at half of it. */
+  /** Queued bytes of all connections. Above, the newest connection is closed; at half, a paused one. */
   pipelinedBytesInAll: 64 * MIB,
   /** Requests that start per turn of the event loop: pipelined and other ones. */
   pipelinedPerTick: 8,

@@ -218,6 +218,6 @@ export class Copies {
 }
 
 const summary = (problems: readonly Problem[]): string => {
-  const reasons = problems.map(({ reason }) => oneLine(reason))
+  const reasons = problems.map(({ reason }, i) => (i < MOST_TOLD ? oneLine(reason) : reason))
   return firstOf(reasons, MOST_TOLD, '; ')
 }

@@ -99,9 +99,9 @@ export async function download(
   try {
     const found = await handle.stat()
     if (!found.isFile()) throw new Error(`${part} is no regular file: move it away`)
-    if (found.size === bytes) return
     const had = found.size > bytes ? 0 : found.size
     if (found.size > bytes) await handle.truncate(0)
+    if (had === bytes) return
     const range = { range: `bytes=${had}-${bytes - 1}` }
     await answered(source, `/copies/${name}`, range, asking, ANSWER_MS.file, signal, async answer => {
       const begins = beginOf(source, answer, had, bytes)
@@ -185,7 +185,7 @@ const written = <T>(writing: Promise<T>): Promise<T> =>
     throw new WriteError(error)
   })
 
-/** Asks for a path and reads the answer with `read`. Throws SourceError; a break is the fault of the source. */
+/** Asks for a path, and reads the answer with `read`. Throws SourceError, also for a broken answer. */
 async function answered<T>(
   source: Source,
   path: string,

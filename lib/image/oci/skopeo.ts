@@ -33,7 +33,7 @@ export interface Described {
 const MOST_PARSED = 256 * 1024
 const DESCRIBE_MS = 2 * 60_000
 /** A registry that sends nothing for so long has stopped. */
-export const STALL_MS = 2 * 60_000
+const STALL_MS = 2 * 60_000
 
 const platforms: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' }
 

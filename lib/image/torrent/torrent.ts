@@ -121,7 +121,8 @@ export function pieceLength(bytes: number): number {
 
 /**
  * Writes the private torrent of one file, the same bytes for the same file, name and tracker, hashed in
- * node's thread pool. Throws an Error for an empty file or one that changes, or the signal's reason.
+ * node's thread pool; `output` is replaced as a whole. Throws an Error for an empty file or one that changes,
+ * or the signal's reason.
  */
 export async function createTorrent(request: {
   readonly file: string

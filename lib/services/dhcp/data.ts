@@ -7,6 +7,7 @@ import {
   type Prefix,
   parseAddress,
   parsePrefix,
+  type Range,
   toAddress
 } from '../../model/address.js'
 import { isBmc } from '../../model/cluster-index.js'
@@ -234,12 +235,6 @@ class Hosts {
   }
 }
 
-/** Consecutive addresses, both ends included. */
-interface Range {
-  readonly first: Address
-  readonly last: Address
-}
-
 /** Merges ranges that overlap or touch, in order. */
 function mergeRanges(ranges: readonly Range[]): Range[] {
   const result: Range[] = []
@@ -258,10 +253,13 @@ export const addressCount = (ranges: readonly Range[]) =>
 
 /** Subtracts addresses that are `taken` (in order) from ranges. */
 export function subtractRanges(ranges: readonly Range[], taken: readonly Range[]): Range[] {
+  let at = 0
   return mergeRanges(ranges).flatMap(({ first, last }) => {
     const parts: Range[] = []
     let from = first
-    for (const gone of taken) {
+    while (at < taken.length && (taken[at] as Range).last < first) at++
+    for (let i = at; i < taken.length; i++) {
+      const gone = taken[i] as Range
       if (gone.first > last) break
       if (gone.first > from) parts.push({ first: from, last: gone.first - 1 })
       from = Math.max(from, gone.last + 1)

@@ -108,7 +108,7 @@ export class PortDetection {
     this.#closing.abort()
   }
 
-  /** Begins missing readings of switches that can be asked; resolves with all when they have ended, or late. */
+  /** Begins missing readings of switches that can be asked; resolves with all that ended in time. */
   async #read(): Promise<Reading[]> {
     const { view } = this.o.model
     for (const name of this.#readings.keys()) if (!view.get('switch', name)) this.#readings.delete(name)
@@ -126,10 +126,10 @@ export class PortDetection {
   }
 
   #begin(doc: SwitchDoc): Reading {
-    const signal = timeLimited({ signal: this.#closing.signal, timeLimitMs: readLimitMs })
+    const { signal, release } = timeLimited({ signal: this.#closing.signal, timeLimitMs: readLimitMs })
     const share = Math.floor(rows.ofAll / this.o.model.view.names('switch').length)
     const most = Math.max(rows.least, Math.min(share, rows.most))
-    const tables = readTables(doc, signal, this.o.port, most)
+    const tables = readTables(doc, signal, this.o.port, most).finally(release)
     const ended = tables.then(
       said => {
         reading.tables = said

@@ -323,7 +323,7 @@ export class Follower {
     this.#checking.wake()
   }
 
-  /** Detects a watch that no longer delivers: its connection may have vanished silently. */
+  /** Learns who leads, ends a dead leadership, and detects a watch that no longer delivers. */
   async #checkProgress(): Promise<void> {
     const asked = performance.now()
     const replica = this.#replica

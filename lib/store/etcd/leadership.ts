@@ -29,8 +29,9 @@ interface LeadershipOptions {
 }
 
 /**
- * Leadership: a key bound to a lease. Its create revision, the fencing token, differs each time the key is
- * taken, and every commit compares it: a former leader that was stopped or cut off can write nothing.
+ * This controller's leadership (those of others: follower.ts): a key bound to a lease. Its create revision,
+ * the fencing token, differs each time the key is taken, and every commit compares it: a former leader that
+ * was stopped or cut off can write nothing.
  */
 export class Leadership {
   #lease = ''

@@ -4,7 +4,7 @@ import { etcdctlFor } from './etcdctl.js'
 import { EtcdMedium, type EtcdOptions } from './medium.js'
 
 /** The settings of etcd in the ini: paths of files, '' if unset. */
-export interface EtcdSettings {
+interface EtcdSettings {
   readonly endpoints: readonly string[]
   readonly ca: string
   readonly cert: string

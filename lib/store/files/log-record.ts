@@ -30,7 +30,7 @@ export interface LogRecord {
  * The head: its CRC-32C (4 bytes), the CRC-32C of the entries (4), their length (4), the number (6), the
  * first number (6), the time (6), flags (1), and `MAGIC` (3).
  */
-export const HEAD_BYTES = 34
+const HEAD_BYTES = 34
 const MAGIC_AT = 31
 const MAGIC = Buffer.from('svc')
 const CONTINUES = 1
