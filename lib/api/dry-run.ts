@@ -1,3 +1,4 @@
+import { groupsOf } from '../auth/access.js'
 import { asPauses, runFairly } from '../base/concurrency.js'
 import { clip } from '../base/log.js'
 import { layoutProblems } from '../disk-layout/check.js'
@@ -83,7 +84,8 @@ export function withDryRun(
         }
         warnings.push(...layoutProblems(felt.layouts, node => inventories.disksOf(node)))
         warnings.push(...trust.warningsOf(felt.required))
-        const files = await error.files()
+        // They name nodes of other groups.
+        const files = groupsOf(request.caller) ? undefined : await error.files()
         return withWarnings(dryRunAnswer(error, files, felt, await runFairly(diskWarning(felt), request)), [
           ...new Set(warnings)
         ])
@@ -129,7 +131,7 @@ function directoriesJson(directories: readonly RemovedDirectory[]): string {
 
 function dryRunAnswer(
   { changes: all, directories }: DryRun,
-  files: DifferingFile[],
+  files: DifferingFile[] | undefined,
   felt: Impact,
   disks: string
 ) {
@@ -149,7 +151,7 @@ function dryRunAnswer(
       given.push(...addressesIn(type, name, fields))
       yield `${i > 0 ? ',' : ''}${JSON.stringify({ type, name, action: actionOf(change), fields })}`
     }
-    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},` +
+    yield `],"addresses":${JSON.stringify(given)},${files ? `"files":${JSON.stringify(files)},` : ''}` +
       `"nodes":${JSON.stringify({ count: felt.count, first: felt.examples })}` +
       `${directoriesJson(directories)},"mark":"${mark}"}`
   }

@@ -56,7 +56,10 @@ export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
         ...{ verification_uri_complete: string('with the code in it') },
         ...{ interval: { type: 'integer' }, expires_in: { type: 'integer' } }
       }),
-      handler: async ({ source }) => ok(await provider().beginDevice(source.address))
+      handler: async ({ headers, source }) => {
+        refuseForeignPage(headers)
+        return ok(await provider().beginDevice(source.address))
+      }
     }),
     post('/auth/device/finish', {
       ...common,
@@ -64,7 +67,8 @@ export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
       summary: 'A token for a log-in by /auth/device; 200 while nobody has agreed yet',
       body: bodyOf({ about }, { device: text('device of the answer of /auth/device') }),
       output: object({ token: string(), message: string(), slow: { type: 'boolean' } }),
-      handler: async ({ source }, { device }) => {
+      handler: async ({ headers, source }, { device }) => {
+        refuseForeignPage(headers)
         const login = await provider().finishDevice(device, source.address)
         if (typeof login === 'string')
           return ok({ message: 'nobody has agreed yet: ask again', slow: login === 'slow' })

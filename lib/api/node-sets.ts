@@ -35,8 +35,10 @@ interface Scope {
 
 /** Finds the nodes of a name or a set (rules 12.1), in short steps. Throws 400, and 404 with `wayOut`. */
 function* nodesIn(parts: SetSources, text: string, scope: Scope, wayOut = ''): Generator<unknown, string[]> {
-  const { view } = scope
-  const most = SPARE_NAMES + 2 * view.names('node').length
+  const { view, groups } = scope
+  // The message tells it, so nodes of other groups do not count.
+  const own = groups?.map(name => view.index.members(name)?.all.values.length ?? 0)
+  const most = SPARE_NAMES + 2 * (own?.reduce((sum, count) => sum + count, 0) ?? view.names('node').length)
   const names: string[] = []
   const missing: string[] = []
   for (const name of yield* evaluate(text, group => membersOf(parts, group, scope), most))

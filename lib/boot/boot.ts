@@ -187,7 +187,7 @@ export class Boot {
           return detected && { ...detected, given: handover.assignMachine(tx, detected.node, mac, address) }
         })
         if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it is ${found.where}`)
-        if (found) handover.logTakeovers(found.given)
+        if (found) handover.logTakeovers(found.given, mac, found.node.name)
       } catch (error) {
         return this.#refusalAtConsole(error)
       }
@@ -298,12 +298,9 @@ export class Boot {
   }
 
   async #moved(given: HandoverResult, mac: string, to: string): Promise<void> {
-    const { handover, log, status } = this.o
-    handover.logTakeovers(given)
-    const { former } = given
-    if (former === undefined) return
-    log.info(`MAC ${mac} moved from node ${former} to node ${to}`)
-    await status.drop(former)
+    const { handover, status } = this.o
+    handover.logTakeovers(given, mac, to)
+    if (given.former !== undefined) await status.drop(given.former)
   }
 
   /** Turns a refusal into an iPXE script (rules 4.35): iPXE shows no reason. Undefined for others. */

@@ -69,9 +69,15 @@ export class Handover {
     return { former: this.o.model.moveMac(tx, node, mac), takeovers: told }
   }
 
-  /** Logs takeovers after the commit. Rate limited: two machines can take a node in turns forever. */
-  logTakeovers({ takeovers }: HandoverResult): void {
-    for (const doc of takeovers) if (this.#logRate.take(doc.name)) this.o.log.warn(sentence(doc))
+  /**
+   * Logs takeovers after the commit, and to which node the MAC moved. Rate limited: two machines can take a
+   * node in turns forever, and one machine can take two.
+   */
+  logTakeovers({ takeovers, former }: HandoverResult, mac: string, to: string): void {
+    const { log } = this.o
+    for (const doc of takeovers) if (this.#logRate.take(doc.name)) log.warn(sentence(doc))
+    if (former !== undefined && this.#logRate.take(`from ${former}`))
+      log.info(`MAC ${mac} moved from node ${former} to node ${to}`)
   }
 
   /** Throws 403 for a node with a machine: without a MAC a takeover could not be recorded. */

@@ -81,10 +81,38 @@ function wrong(text: string, offset: number, what: string): ServiceError {
 /** The first `length` characters at most, none cut in half. */
 const shortened = (text: string, length: number) => [...text.slice(0, 2 * length)].slice(0, length).join('')
 
-interface OpenObject {
-  readonly object: JsonObject
+/** An index of a list, as V8 keeps such keys of an object apart. */
+const INDEX = /^(?:0|[1-9]\d{0,9})$/
+/** Members of a container that is made when it ends, without room for more. */
+const FEW = 64
+
+/** An object that is read. */
+class OpenObject {
+  #few: Map<string, JsonValue> | undefined = new Map()
+  #object: JsonObject = {}
   /** The key of the value that comes next. */
-  key: string
+  key = ''
+
+  has(key: string): boolean {
+    return this.#few?.has(key) ?? Object.hasOwn(this.#object, key)
+  }
+
+  add(value: JsonValue): void {
+    if (!this.#few) this.#object[this.key] = value
+    else if (this.#few.set(this.key, value).size > FEW) this.end()
+  }
+
+  /**
+   * Returns the object. V8 gives a new one room for all indexes below one that is assigned, 4 kB for a key
+   * "320"; JSON.parse does not.
+   */
+  end(): JsonObject {
+    const indexes = [...(this.#few?.keys() ?? [])].filter(key => INDEX.test(key))
+    if (indexes.length > 0) this.#object = JSON.parse(`{"${indexes.join('":0,"')}":0}`)
+    for (const [key, value] of this.#few ?? []) this.#object[key] = value
+    this.#few = undefined
+    return this.#object
+  }
 }
 interface OpenList {
   readonly list: JsonValue[]
@@ -120,9 +148,9 @@ class Parser {
       if (this.text.charCodeAt(this.#skipSpace()) === QUOTE) return this.#string()
       const token = this.#next()
       if (token === OPEN_BRACE) {
-        const open: OpenObject = { object: {}, key: '' }
+        const open = new OpenObject()
         this.#push(open)
-        if (this.#closes('}')) return open.object
+        if (this.#closes('}')) return open.end()
         this.#key(open, 'a key in double quotes or "}"')
       } else if (token === OPEN_BRACKET) {
         const open: OpenList = { list: [] }
@@ -141,8 +169,8 @@ class Parser {
         if (token === END) return value
         throw this.#unexpected('the end of the body')
       }
-      const isObject = 'object' in open
-      if (isObject) open.object[open.key] = value
+      const isObject = open instanceof OpenObject
+      if (isObject) open.add(value)
       else open.list.push(value)
       if (token === COMMA) {
         if (isObject) this.#key(open, 'a key in double quotes (no comma may follow the last one)')
@@ -151,7 +179,8 @@ class Parser {
       }
       if (token !== (isObject ? CLOSE_BRACE : CLOSE_BRACKET))
         throw this.#unexpected(isObject ? '"," or "}"' : '"," or "]"')
-      value = isObject ? open.object : open.list
+      // A list that has grown has room for more: a copy has not.
+      value = isObject ? open.end() : open.list.length > FEW ? open.list : open.list.slice()
     }
   }
 
@@ -176,7 +205,7 @@ class Parser {
       throw this.#unexpected(expected)
     }
     const key = this.#string()
-    if (Object.hasOwn(open.object, key)) {
+    if (open.has(key)) {
       const raw = this.text.slice(start, this.#at)
       throw wrong(this.text, start, `the key ${shortened(raw, 100)} stands twice`)
     }

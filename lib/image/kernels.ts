@@ -1,5 +1,5 @@
 import type { Dirent } from 'node:fs'
-import { readdir, stat } from 'node:fs/promises'
+import { opendir, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { unavailable } from '../base/errors.js'
 import { hasAnyInside, resolveInside } from '../disk/open-directory.js'
@@ -23,6 +23,8 @@ const home = /^(?:boot|efi|(?:usr\/)?lib\/modules)\/./
 
 /** Names per directory: an image may be a stranger's. */
 const MOST_NAMES = 100
+/** Entries that are looked at. */
+const MOST_ENTRIES = 10_000
 
 const label = /^(?:vmlinu[xz]|b?zImage|Image|kernel)(?:-(.+))?$/
 const compressed = /\.(?:gz|xz|zst|bz2|lz4|efi|hmac|sig|asc|sha\d+|map|config)$/
@@ -48,13 +50,14 @@ export async function fileIn(tree: string, path: string): Promise<string | undef
 async function namesIn(tree: string, path: string, filter = (_: Dirent) => true): Promise<string[]> {
   const directory = await resolveInside(tree, path)
   if (directory === undefined) return []
-  const entries = await readdir(join(tree, directory), { withFileTypes: true }).catch(() => [])
-  const names = entries.filter(filter).map(({ name }) => name)
-  if (names.length > MOST_NAMES)
-    throw unavailable(
-      `/${path} of the image holds ${names.length} kernels or their directories, over ${MOST_NAMES}`,
-      'image-unusable'
-    )
+  const names: string[] = []
+  let entries = 0
+  const tooMany = (what: string) => unavailable(`/${path} of the image holds over ${what}`, 'image-unusable')
+  for await (const entry of await opendir(join(tree, directory)).catch(() => [])) {
+    if (++entries > MOST_ENTRIES) throw tooMany(`${MOST_ENTRIES} files`)
+    if (filter(entry)) names.push(entry.name)
+    if (names.length > MOST_NAMES) throw tooMany(`${MOST_NAMES} kernels or their directories`)
+  }
   return names
 }
 

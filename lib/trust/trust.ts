@@ -1,4 +1,4 @@
-import { hash, randomBytes, type X509Certificate } from 'node:crypto'
+import { createPublicKey, hash, randomBytes, type X509Certificate } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
 import { firstOf } from '../base/log.js'
@@ -388,7 +388,9 @@ function enrol(
   { tpm: { key, ek, ak } }: TrustRecord,
   tx: { put(type: 'node', name: string, doc: NodeDoc): void }
 ): void {
-  tx.put('node', node.name, { ...node, tpm_sha256: ek, tpm_pubkey: key.trimEnd(), tpm_uuid: ak })
+  // The record may come from a store that lies: anything else than a key throws.
+  const pem = String(createPublicKey(key).export({ format: 'pem', type: 'spki' })).trimEnd()
+  tx.put('node', node.name, { ...node, tpm_sha256: ek, tpm_pubkey: pem, tpm_uuid: ak })
 }
 
 function credentialFor(ek: Evidence['ek'], akName: Buffer, secret: Buffer): Buffer {

@@ -102,6 +102,20 @@ t.test('signs of a set stand for nodes of the limit alone, and tell nothing of o
   }
 })
 
+t.test('a set that is too long tells nothing of how many nodes there are', async t => {
+  const ask = (by: typeof vera) => c.get('/config/node?nodes=x[1-9999999]', by)
+  t.match((await ask(vera)).body.message, /more than 20,004 nodes/, 'two nodes of its own')
+  t.match((await ask(olga)).body.message, /more than 20,008 nodes/)
+})
+
+t.test('a dry run shows a limited operator no files of DHCP: they name the nodes of others', async t => {
+  const run = async (by: typeof vera) =>
+    (await c.post('/config/node/n1?dryrun=yes', { netboot: false }, by)).body
+  t.equal((await run(otto)).files, undefined)
+  t.type((await run(olga)).files, Array)
+  t.match((await run(otto)).changes, [{ name: 'n1' }])
+})
+
 t.test('a 412 names no change of a node outside of the limit', async t => {
   await c.post('/config/node/g1', { comment: 'theirs' })
   const headers = { 'If-Match': '"old"' }

@@ -189,6 +189,14 @@ t.test('machines that take a node from each other without end are told at a pace
   t.equal(lines('n2'), 1, 'another node is told')
 })
 
+// rules 4.23
+t.test('a machine that goes to and fro between two nodes without end is told at a pace', async t => {
+  const c = await cluster(t)
+  const moves = () => c.log.filter(line => /MAC \S+ moved from node/.test(line)).length
+  for (let n = 0; n < 200; n++) await asks(c, `manual/hostname/n${(n % 2) + 1}/52:54:00:00:03:01`)
+  t.ok(moves() >= 120 && moves() < 150, `${moves()} lines`)
+})
+
 t.test('a node that asks over IPv6 is told that nodes boot over IPv4', async t => {
   const c = await cluster(t)
   const { status, body } = await c.get('/boot/install/n1', { token: null, source: 'fd00::141' })

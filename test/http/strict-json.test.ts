@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { runSync } from '../../lib/base/concurrency.js'
 import { ServiceError } from '../../lib/base/errors.js'
@@ -242,6 +244,46 @@ t.test('hostile sizes end in an answer, in linear time and memory', async t => {
     ]
   ]
   for (const [name, body, what] of table) t.match(refusal(body)?.message, what, name)
+})
+
+t.test('a value takes no more memory than JSON.parse gives it', async t => {
+  setFlagsFromString('--expose-gc')
+  const collect: () => void = runInNewContext('gc')
+  const heldBy = (parse: () => unknown) => {
+    collect()
+    const before = process.memoryUsage().heapUsed
+    const value = parse()
+    collect()
+    const held = process.memoryUsage().heapUsed - before
+    t.ok(value)
+    return held
+  }
+  const many = (member: string) => `[${Array(50_000).fill(member).join()}]`
+  const members = [
+    '{"320":0}',
+    '{"a":0,"499":0}',
+    '{"9":{"300":0}}',
+    '[0]',
+    '[[],[0]]',
+    '{"1023":0,"7":0}',
+    '{}'
+  ]
+  for (const member of members) {
+    const body = bytes(many(member))
+    parseStrict(body)
+    const [own, known] = [() => parseStrict(body), () => JSON.parse(body.toString())].map(heldBy)
+    t.ok(Number(own) < 1.5 * Number(known) + 2 ** 20, `${member}: ${own} bytes, JSON.parse ${known}`)
+  }
+})
+
+t.test('an object with many fields is the same as JSON.parse makes it', async t => {
+  const keys = [...Array(200).keys()].map(i => (i % 3 === 0 ? `k${i}` : String(i * 37)))
+  for (const count of [1, 63, 64, 65, 66, 200]) {
+    const text = `{${keys.slice(0, count).map((key, i) => `"${key}":${i}`)}}`
+    t.equal(JSON.stringify(parseStrict(bytes(text))), JSON.stringify(JSON.parse(text)), `${count} fields`)
+    const twice = `${text.slice(0, -1)},"${keys[0]}":1}`
+    t.match(refusal(bytes(twice))?.message, /stands twice/)
+  }
 })
 
 t.test('a long text is parsed in steps, to the same value with the same order of keys', async t => {

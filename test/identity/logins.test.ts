@@ -76,7 +76,9 @@ t.test('a page of another site begins and finishes nothing', async t => {
   const given = await byPage('alice')
   for (const [path, body] of [
     ['/auth/oidc', {}],
-    ['/auth/oidc/finish', given]
+    ['/auth/oidc/finish', given],
+    ['/auth/device', {}],
+    ['/auth/device/finish', { device: 'x' }]
   ] as const) {
     t.match(await post(path, body, evil), { status: 403, body: { code: 'browser-refused' } })
     t.match(await post(path, body, { ...ours, 'sec-fetch-site': 'cross-site' }), { status: 403 })
