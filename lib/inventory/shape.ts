@@ -56,7 +56,9 @@ export function readInventory(node: string, report: JsonValue): Inventory {
   const fields = isObject(report) ? Object.keys(report) : ['']
   const unknown = fields.find(field => !Object.hasOwn(inventoryShape, field))
   const known = read(inventoryShape, report, '', node)
-  if (unknown === undefined && Object.keys(known as object).length > 0) return known as Inventory
+  // Its source alone would remove what is known.
+  const told = Object.keys(known as object).filter(field => field !== 'source')
+  if (unknown === undefined && told.length > 0) return known as Inventory
   const fault = unknown === undefined ? 'the report is empty' : `there is no field "${unknown}"`
   const all = Object.keys(inventoryShape).join(', ')
   throw badRequest(`inventory of node ${node}: ${fault}: its fields are ${all}`, 'invalid-field')

@@ -118,10 +118,10 @@ function opened(json: object, secret: ReadonlySet<string>, { box }: Sealing, rep
     const text = secret.has(key) ? sealedText(value) : undefined
     return [key, text === undefined ? value : plainValue(text, box, key, report)]
   })
-  return Object.fromEntries(fields)
+  return Object.fromEntries(fields.filter(([, value]) => value !== undefined))
 }
 
-function plainValue(text: string, box: SecretBox, key: string, report: Report): JsonValue {
+function plainValue(text: string, box: SecretBox, key: string, report: Report): JsonValue | undefined {
   try {
     return JSON.parse(box.open(text).toString())
   } catch {
@@ -133,7 +133,7 @@ function plainValue(text: string, box: SecretBox, key: string, report: Report): 
       [key],
       `field "${key}" ${why}, or put the value in quotes in the place of the whole {…}: the start encrypts it`
     )
-    return null
+    return undefined
   }
 }
 

@@ -160,7 +160,9 @@ function* overlaps(view: View, { name, network }: Docs['network']): Generator<st
   const others = [...view.index.networks].filter(([other, of]) => other !== name && touch(of))
   if (others.length === 0) return
   const told = others.map(([other]) => `${other} (${view.get('network', other)?.network})`)
-  yield `its ${network} overlaps with ${listOf(told)}: the longest prefix answers for an address`
+  const isEqual = others.some(([, { first, last }]) => first === prefix.first && last === prefix.last)
+  const which = isEqual ? 'the network whose name comes first' : 'the longest prefix'
+  yield `its ${network} overlaps with ${listOf(told)}: ${which} answers for an address`
 }
 
 /** Returns the sentences about one object; none if it does not exist (rules 3.17). */

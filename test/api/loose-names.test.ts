@@ -85,3 +85,13 @@ t.test('names that lead nowhere are taken, and svcd check warns of them', async 
     'an interface of the node alone'
   )
 })
+
+t.test('of networks with the same prefix the warning tells which one answers', async t => {
+  const c = await Controller.start(t)
+  const post = (name: string) => c.post(`/config/network/${name}`, { network: '10.150.0.0/16' })
+  await post('b')
+  t.match(
+    (await post('a')).headers['x-svcd-warning'],
+    /its 10\.150\.0\.0\/16 overlaps with b \(10\.150\.0\.0\/16\): the network whose name comes first answers/
+  )
+})

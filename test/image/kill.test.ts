@@ -82,7 +82,7 @@ t.test('kill -9 during a pack', async t => {
   const more: typeof places = [
     [{ module: 'image/pack', before: 'const { sha256, bytes, omitted } =' }, false],
     [{ module: 'image/pack', before: 'const pack: PackDoc' }, false],
-    [{ module: 'image/publish', before: 'await giveName' }, false]
+    [{ module: 'image/publish', before: 'const to = join(directory, name)' }, false]
   ]
   for (const [place, committed] of isLong ? [...more, ...places] : places) {
     const found = await crash('pack', place, '/config/osimage/compute/_pack')

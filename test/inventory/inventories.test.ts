@@ -149,6 +149,8 @@ t.test('a wrong type and an unknown part are refused, unknown fields of a part a
       status: 400,
       message: `inventory of node n1: ${message}`
     })
+  for (const empty of [{}, { source: 'boot' }])
+    t.throws(() => readInventory('n1', empty), { status: 400, message: /the report is empty/ })
   t.throws(() => readInventory('n1', { cpu: { cores: 2 }, later: { x: 1 } }), {
     status: 400,
     message: /^inventory of node n1: there is no field "later": its fields are source, system, /

@@ -278,7 +278,9 @@ t.test('with another key no start: it names each object and the way out', async 
 
   rmSync(key)
   await t.rejects(c.restart(), { message: /field "password" cannot be decrypted without its secret\.key/ })
-  t.match((await check(c)).problems.join('\n'), /leaf1\.json:3: .*without its secret\.key/)
+  const told = (await check(c)).problems.join('\n')
+  t.match(told, /leaf1\.json:3: .*without its secret\.key/)
+  t.notMatch(told, /is null/, 'nobody is told to leave it out')
   t.notOk(readdirSync(join(c.directory, 'state')).includes('secret.key'), 'no new key is made')
   t.same(c.state(), before, 'and nothing is written')
 
