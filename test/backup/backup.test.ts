@@ -476,6 +476,7 @@ t.test('a killed daemon: what only its log has is in a backup, and restored', as
   writeFileSync(segment, bytes)
   await t.rejects(backup(config, taken, false), /no svcd starts before they are put right: .*damaged log/)
   renameSync(join(left, 'log'), `${left}-log`)
+  t.teardown(() => rmSync(`${left}-log`, { recursive: true }))
   symlinkSync(`${left}-log`, join(left, 'log'))
   await t.rejects(backup(config, taken, false), /\/log is a link: put the directory or file itself/)
 })

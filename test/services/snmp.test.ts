@@ -166,6 +166,18 @@ t.test('a port of two nodes, of none, or with a node that is there already', asy
 })
 
 // rules 4.18
+t.test('a machine with very many MACs is told at a pace', async t => {
+  const macs = Array.from({ length: 200 }, (_, n) => mac(n))
+  const { port } = await start(t, [macs.map(mac => ({ mac, port: 2 }))])
+  const { find, log, pass } = detection(t, port, [sw(1)], [])
+  for (const mac of macs) await find(mac)
+  t.equal(log.length, 60)
+  pass(60_000)
+  for (const mac of macs) await find(mac)
+  t.equal(log.length, 70, 'ten more, of those that were not told')
+})
+
+// rules 4.18
 t.test('what a switch said holds for 30 s, for all machines and until its object changes', async t => {
   const { port, running } = await start(t, [[{ mac: mac(1), port: 1 }]])
   const [first] = running

@@ -1,5 +1,5 @@
 // Faults of the log that a review found: each was there before it was mended.
-import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
@@ -38,8 +38,10 @@ async function open(directory: string, more: Partial<FileOptions> = {}) {
 
 /** The state directory as a kill leaves it. */
 function killed(directory: string): string {
-  cpSync(directory, `${directory}-killed`, { recursive: true })
-  return `${directory}-killed`
+  const copy = `${directory}-killed`
+  cpSync(directory, copy, { recursive: true })
+  t.teardown(() => rmSync(copy, { recursive: true, force: true }))
+  return copy
 }
 
 const segmentOf = (directory: string) =>

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { timeLimited, yieldTurn } from '../../base/concurrency.js'
 import type { Log } from '../../base/log.js'
+import { RateLimit } from '../../base/rate-limit.js'
 import { isBmc } from '../../model/cluster-index.js'
 import type { Model } from '../../model/model.js'
 import type { View } from '../../model/stored.js'
@@ -16,6 +17,8 @@ const readLimitMs = 20_000
 const cacheMs = 30_000
 /** Refusals that are remembered, so that each is logged once. */
 const loggedMax = 10_000
+/** Lines of them: a machine may have any MACs. */
+const logRate = { burst: 60, refill: 10, everyMs: 60_000 }
 /** Rows read from all switches together, and the bounds of each switch's share. */
 const rows = { ofAll: 1_048_576, least: 16_384, most: 65_536 }
 
@@ -62,10 +65,12 @@ export class PortDetection {
   /** Names of the switches that could not be asked. */
   readonly #failing = new Set<string>()
   readonly #lastReasons = new LRUCache<string, string>({ max: loggedMax })
+  readonly #logRate: RateLimit
   readonly #closing = new AbortController()
 
   constructor(private readonly o: DetectionOptions) {
     this.#now = o.now ?? (() => performance.now())
+    this.#logRate = new RateLimit(logRate, this.#now)
   }
 
   /**
@@ -175,9 +180,9 @@ export class PortDetection {
     return undefined
   }
 
-  /** Logs why a machine stays unknown, once for each reason. */
+  /** Logs why a machine stays unknown, once for each reason, at a pace. */
   #warnOnce(mac: string, reason: string): void {
-    if (this.#lastReasons.get(mac) === reason) return
+    if (this.#lastReasons.get(mac) === reason || !this.#logRate.take('')) return
     this.#lastReasons.set(mac, reason)
     this.o.log.warn(`unknown MAC ${mac} ${reason}`)
   }
