@@ -88,7 +88,10 @@ const bundled = buildSync({
   platform: 'node',
   format: 'esm',
   target: 'es2022',
-  alias: { 'async-hook-domain': join(import.meta.dirname, 'domain.mjs') },
+  alias: {
+    'async-hook-domain': join(import.meta.dirname, 'domain.mjs'),
+    '@tapjs/fixture': join(import.meta.dirname, 'fixture.mjs')
+  },
   banner,
   write: false
 })
