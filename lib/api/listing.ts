@@ -87,6 +87,8 @@ export interface Listing {
   readonly item: Schema
   /** Default fields of the text format. */
   readonly columns?: readonly string[]
+  /** Fields that the text format shows only if they are asked for. */
+  readonly secret?: readonly string[]
 }
 
 /** Query keys of lists and of objects (rules 12.4). */
@@ -246,12 +248,13 @@ function columnOf({ title, item }: Listing, name: string): Column {
 
 /** Default columns: the usual ones for text, all that fit into a cell for CSV. */
 function plainColumns(listing: Listing, format: string): Column[] {
-  const { item, columns } = listing
-  if (format === 'text' && columns) return columns.map(name => columnOf(listing, name))
+  const { item, columns, secret = [] } = listing
+  const isText = format === 'text'
+  if (isText && columns) return columns.map(name => columnOf(listing, name))
   const properties = propertiesOf(item)
   const isPlain = (name: string) => {
     const { type, $ref } = properties[name] as Schema
-    return $ref === undefined && type !== 'object'
+    return $ref === undefined && type !== 'object' && !(isText && secret.includes(name))
   }
   const names = shownNames(item).filter(name => !name.startsWith('_') && isPlain(name))
   return names.map(name => ({ name, field: name }))

@@ -37,8 +37,11 @@ interface Scope {
 function* nodesIn(parts: SetSources, text: string, scope: Scope, wayOut = ''): Generator<unknown, string[]> {
   const { view, groups } = scope
   // The message tells it, so nodes of other groups do not count.
-  const own = groups?.map(name => view.index.members(name)?.all.values.length ?? 0)
-  const most = SPARE_NAMES + 2 * (own?.reduce((sum, count) => sum + count, 0) ?? view.names('node').length)
+  const inGroups = (groups ?? []).reduce(
+    (sum, name) => sum + (view.index.members(name)?.all.values.length ?? 0),
+    0
+  )
+  const most = SPARE_NAMES + 2 * (groups ? inGroups : view.names('node').length)
   const names: string[] = []
   const missing: string[] = []
   for (const name of yield* evaluate(text, group => membersOf(parts, group, scope), most))

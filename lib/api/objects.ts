@@ -19,7 +19,7 @@ import {
 import { removeAll, saveAll } from '../model/bulk.js'
 import type { Docs, TypeName } from '../model/docs.js'
 import { type EffectiveNode, findNodesUsing } from '../model/effective.js'
-import { anObject, array, freeText } from '../model/field.js'
+import { anObject, array, freeText, type Table } from '../model/field.js'
 import type { Actor } from '../model/model.js'
 import type { ObjectPatch } from '../model/object-type.js'
 import { readInterfaces, readObject } from '../model/request.js'
@@ -227,11 +227,12 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
   const { model } = parts
   const { columns } = particular
   const isNodes = type === 'node'
-  const { title } = objectTypes[type]
+  const { title, fields }: { title: string; fields: Table } = objectTypes[type]
   const output = objectBody(type).schema
   const access = particular.minimal ? 'minimal' : 'user'
   const listing: Listing = {
     ...{ title, place: `config.${type}.{${type}}`, item: ref(type) },
+    secret: fields.flatMap(({ name, secret }) => (secret ? name : [])),
     ...(columns ? { columns } : {})
   }
   const listOf = (request: ApiRequest, pick?: (view: View) => Generator<unknown, readonly string[]>) =>

@@ -91,13 +91,8 @@ function configuration(parts: Parts): ApiRoute[] {
       columns: ['name', 'path', 'kind', 'owner', 'group', 'mode', 'comment']
     }),
     ...objectRoutes(parts, 'disklayout', { members: true }),
-    ...objectRoutes(parts, 'bmcsetup', {
-      ...{ members: true, updated: 200 },
-      columns: ['name', 'userid', 'username', 'protocol', 'cipher', 'privilege', 'comment']
-    }),
-    ...objectRoutes(parts, 'switch', {
-      columns: ['name', 'network', 'ipaddress', 'macaddress', 'uplinkports', 'vendor', 'comment']
-    }),
+    ...objectRoutes(parts, 'bmcsetup', { members: true, updated: 200 }),
+    ...objectRoutes(parts, 'switch'),
     ...objectRoutes(parts, 'otherdev'),
     ...secretRoutes(parts),
     ...osimageRoutes(parts),

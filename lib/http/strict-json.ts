@@ -99,6 +99,7 @@ class OpenObject {
 
   add(value: JsonValue): void {
     if (!this.#few) this.#object[this.key] = value
+    // The room is small beside a larger object, which is made as it is read.
     else if (this.#few.set(this.key, value).size > FEW) this.end()
   }
 

@@ -1,4 +1,6 @@
 import t from 'tap'
+import type { Table } from '../../lib/model/field.js'
+import { objectTypes } from '../../lib/model/types.js'
 import { Controller } from '../support/controller.js'
 
 const c = await Controller.start(t)
@@ -57,6 +59,14 @@ t.test('text', async t => {
     await text('/config/osimage?format=text'),
     /^name +distribution +kernelversion +imagefile +comment\n/
   )
+  for (const [type, { fields }] of Object.entries(objectTypes) as [string, { fields: Table }][]) {
+    const shown = (await text(`/config/${type}?format=text`)).split('\n', 1)[0]?.split(/ +/) ?? []
+    t.notOk(
+      fields.some(({ name, secret }) => secret && shown.includes(name)),
+      `${type}: ${shown}`
+    )
+  }
+  t.match(await text('/config/bmcsetup?format=text&fields=name,password'), /^name +password\n/)
   t.equal(await text('/config/switch?format=text&fields=name'), 'name\n')
   t.equal(await text('/config/group/compute/_member?format=text'), 'name\nn1\nn2\nn10\n')
   t.match((await c.get('/config/node?format=text')).headers['content-type'], 'text/plain; charset=utf-8')

@@ -592,16 +592,19 @@ t.test('files of the configuration that are links: backed up, and the links stay
   renameSync(ini, at('real.ini'))
   symlinkSync('../real.ini', ini)
   mkdirSync(at('roles'), { recursive: true })
-  writeFileSync(at('shared'), '#!/bin/sh\n')
-  symlinkSync('../shared', at('roles/login'))
+  writeFileSync(at('login.sh'), '#!/bin/sh\n')
+  symlinkSync('../login.sh', at('roles/login'))
   const taken = join(scratch(t), 'links.tar')
   await backup(loadConfig(ini, set), taken, false)
   const text = readFileSync(ini, 'utf8')
   writeFileSync(at('real.ini'), '# other words')
-  writeFileSync(at('shared'), 'other words')
+  writeFileSync(at('login.sh'), 'other words')
   await run(taken, true)
   t.equal(lstatSync(ini).isSymbolicLink() && readFileSync(at('real.ini'), 'utf8'), text)
-  t.equal(lstatSync(at('roles/login')).isSymbolicLink() && readFileSync(at('shared'), 'utf8'), '#!/bin/sh\n')
+  t.equal(
+    lstatSync(at('roles/login')).isSymbolicLink() && readFileSync(at('login.sh'), 'utf8'),
+    '#!/bin/sh\n'
+  )
 })
 
 t.test('a copy of the state that a full disk cuts off leaves nothing', async t => {

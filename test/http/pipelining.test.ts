@@ -100,7 +100,7 @@ t.test('of too many requests in one packet the first are answered, the rest is r
 // rules 2.14
 t.test('requests that wait on one connection do not keep others waiting', async t => {
   let served = 0
-  const work = route('GET', '/work', () => {
+  const work = route('GET', '/slow', () => {
     const until = performance.now() + 1
     while (performance.now() < until);
     served++
@@ -108,7 +108,7 @@ t.test('requests that wait on one connection do not keep others waiting', async 
   })
   const fast = route('GET', '/fast', () => ({ status: 200, body: served }))
   const { port } = await start(t, [work, fast])
-  const clients = [1, 2, 3].map(() => new RawClient(port).send(get('/work').repeat(400)))
+  const clients = [1, 2, 3].map(() => new RawClient(port).send(get('/slow').repeat(400)))
   await until(() => served > 0)
   const other = new RawClient(port).send(get('/fast'))
   const { body } = await other.response()
@@ -119,7 +119,7 @@ t.test('requests that wait on one connection do not keep others waiting', async 
 // rules 2.14
 t.test('requests that wait on many connections do not keep others waiting', async t => {
   let served = 0
-  const work = route('GET', '/work', () => {
+  const work = route('GET', '/slow', () => {
     const until = performance.now() + 1
     while (performance.now() < until);
     served++
@@ -129,7 +129,7 @@ t.test('requests that wait on many connections do not keep others waiting', asyn
   const { port } = await start(t, [work, fast])
   const clients = Array.from({ length: 200 }, () => new RawClient(port).send(get('/fast')))
   for (const client of clients) await client.response()
-  for (const client of clients) client.send(get('/work').repeat(3))
+  for (const client of clients) client.send(get('/slow').repeat(3))
   await until(() => served > 200)
   const before = served
   const other = new RawClient(port).send(get('/fast'))
@@ -145,13 +145,13 @@ t.test(
     let turn = 0
     const turns: number[] = []
     const order: string[] = []
-    const work = route('GET', '/work/{n}', ({ params }) => {
+    const work = route('GET', '/slow/{n}', ({ params }) => {
       turns[turn] = (turns[turn] ?? 0) + 1
       order.push(params.n as string)
       return { status: 200, body: 'done' }
     })
     const { port } = await start(t, [work])
-    const clients = Array.from({ length: 200 }, () => new RawClient(port).send(get('/work/warm')))
+    const clients = Array.from({ length: 200 }, () => new RawClient(port).send(get('/slow/warm')))
     for (const client of clients) await client.response()
     turns.length = 0
     order.length = 0
@@ -161,7 +161,7 @@ t.test(
       if (counting) setImmediate(count)
     }
     setImmediate(count)
-    for (const [i, client] of clients.entries()) client.send(get(`/work/${i}`))
+    for (const [i, client] of clients.entries()) client.send(get(`/slow/${i}`))
     // Nothing is read meanwhile, so that all have come when it is looked.
     for (const end = performance.now() + 200; performance.now() < end; );
     for (const client of clients) t.match(await client.response(), { status: 200 })
