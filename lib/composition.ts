@@ -130,7 +130,7 @@ export interface StartedPeers {
   readonly unknown: NonNullable<UnknownSources['others']>
   readonly services: SharedServices
   readonly routes: readonly ApiRoute[]
-  readonly server: Pick<ServerOptions<Caller>, 'handedOnFor' | 'elsewhere'>
+  readonly server: Pick<ServerOptions<Caller>, 'handedOnFor' | 'upstreamFor'>
   /** Announces this controller to the others, once it listens on this port. */
   announce(port: number): void
 }

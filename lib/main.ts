@@ -29,7 +29,7 @@ const commands = new Map(
     async check(options) {
       const { readConfig } = await import('./config/load.js')
       const { config, problems } = readConfig(iniOf(options), options.set ?? [])
-      const { ConfigError } = await import('./config/problem.js')
+      const { ConfigError } = await import('./config/types.js')
       if (!config) throw new ConfigError(problems)
       const { check } = await import('./cli/check.js')
       const again = [...self(), 'check', ...given({ ...options, config: config.file })]

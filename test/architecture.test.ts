@@ -139,7 +139,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'version'
   ],
   // A node's next boot in a virtual machine. CONTRIBUTING tells how a feature is deleted.
-  rehearsal: ['disk-layout/data', 'helper', 'inventory/shape', 'model', 'jobs', 'config'],
+  rehearsal: ['disk-layout/data', 'helper', 'inventory/facts', 'model', 'jobs', 'config'],
   // Users that a directory or a provider vouches for.
   identity: ['auth/grant', 'config'],
   boot: ['boot/grub', 'disk-layout', 'monitor', 'model', 'template'],
@@ -173,7 +173,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],
   // Machines of nodes prove themselves.
-  trust: ['boot/grub/measured', 'tpm', 'monitor', 'model', 'store'],
+  trust: ['boot/grub/script', 'tpm', 'monitor', 'model', 'store'],
   // The hardware of nodes, and which node is not like the others.
   inventory: ['monitor', 'model', 'store'],
   monitor: ['model', 'node-set', 'store', 'jobs'],

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { logOutput } from '../lib/base/log-output.js'
+import { logOutput } from '../lib/base/log.js'
 import { Daemon } from './support/daemon.js'
 import { proof } from './support/proof.js'
 import { scratch } from './support/scratch.js'

@@ -2,6 +2,7 @@
 // its PCRs, and a credential; beside the least that node:crypto has to do for it. Real structures of swtpm,
 // in this process.
 import { constants, createPublicKey, publicEncrypt, verify } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { addressOf, macOf, nameOf, writeCluster } from '../cluster.mjs'
@@ -10,7 +11,11 @@ import { figure } from '../figures.mjs'
 import { ask, cpuOf, here, inTurn, start, temporary } from '../harness.mjs'
 import { loaded } from '../loaded.mjs'
 
-const from = async name => import(join(checkout, 'dist/tpm', `${name}.js`))
+/** Imports the module that has one of these names: a checkout that is compared may be older. */
+const from = async names => {
+  const files = names.map(name => join(checkout, 'dist/tpm', `${name}.js`))
+  return import(files.find(existsSync))
+}
 
 /** Milliseconds of CPU of one, of as many as fit into `ms`. */
 function cpuOfOne(ms, work) {
@@ -36,7 +41,12 @@ const verifying = {
   title: 'one quote of a machine verified: keys, signature, event log and a credential',
   async run({ rounds, ms }) {
     const [{ parsePublic }, { checkQuote, pcrDigest }, log, { makeCredential }] = await Promise.all(
-      ['public', 'quote', 'event-log', 'credential'].map(from)
+      [
+        ['keys', 'public'],
+        ['measurements', 'quote'],
+        ['measurements', 'event-log'],
+        ['keys', 'credential']
+      ].map(from)
     )
     const stops = []
     const given = await structures({ teardown: stop => stops.push(stop) })

@@ -20,7 +20,7 @@ function fieldRow(field: BodyField): string[] {
     ...(field.inherited === 'cluster' ? ['nodes inherit it from their group, groups from the cluster'] : []),
     ...(field.secret ? ['masked for a viewer'] : []),
     ...(field.derived === true ? ['read-only: accepted in requests, but ignored'] : []),
-    ...(field.derived === 'elsewhere' ? ['a request changes this field of the interface'] : []),
+    ...(field.derived === 'settable' ? ['a request changes this field of the interface'] : []),
     ...(field.requestOnly ? ['in requests only'] : [])
   ]
   return [name, field.type.expected, field.meaning, fallback, notes.join('; ')]

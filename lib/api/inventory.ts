@@ -1,9 +1,15 @@
 import { notFound } from '../base/errors.js'
 import type { JsonObject } from '../base/json.js'
-import { factsOf } from '../inventory/facts.js'
+import {
+  factsOf,
+  type Inventory,
+  inventoryShape,
+  isList,
+  readInventory,
+  type Shape
+} from '../inventory/facts.js'
 import type { NodeInventory } from '../inventory/inventories.js'
 import { differenceText } from '../inventory/odd.js'
-import { type Inventory, inventoryShape, isList, readInventory, type Shape } from '../inventory/shape.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import type { Listing } from './listing.js'
 import { listedNodes, nodesQuery } from './node-sets.js'

@@ -28,7 +28,7 @@ import { countObjects, objectTypes, plural } from '../model/types.js'
 import { warningsOf } from '../model/warnings.js'
 import { runningAnswer } from '../monitor/stale.js'
 import { isNodeSet } from '../node-set/evaluate.js'
-import { forMessage } from '../node-set/expand.js'
+import { forMessage } from '../node-set/hostlist.js'
 import {
   type ApiRequest,
   type ApiRoute,
@@ -50,8 +50,8 @@ import { at, list, object, ref, string, twice } from './schema.js'
 /** Options for the routes of one type (rules 2.1, 5.3). */
 interface ObjectRouteOptions {
   readonly updated?: 200
-  /** `elsewhere`: the type has a route of its own for it. */
-  readonly cloned?: 204 | 'elsewhere'
+  /** `own-route`: the type has a route of its own for it. */
+  readonly cloned?: 204 | 'own-route'
   readonly deleted?: 201
   /** List and single form are readable without a token, names only. */
   readonly minimal?: true
@@ -179,7 +179,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRou
     ...readRoutes(parts, type, particular),
     saveRoute(parts, type, particular),
     ...deleteRoutes(parts, type, particular),
-    ...(cloned === 'elsewhere' ? [] : [cloneRoute(parts, type, cloned)]),
+    ...(cloned === 'own-route' ? [] : [cloneRoute(parts, type, cloned)]),
     ...(type === 'node' ? setRoutes(parts) : []),
     ...(particular.members ? memberRoutes(parts, type) : [])
   ]

@@ -47,7 +47,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       columns: ['name', 'distribution', 'kernelversion', 'imagefile', 'comment'],
       minimal: true,
       members: true,
-      cloned: 'elsewhere',
+      cloned: 'own-route',
       save: (...args) => images.save(...args),
       remove: (...args) => images.remove(...args)
     }),

@@ -48,3 +48,23 @@ export const tryLater = (message: string, seconds: number) =>
 
 const coded = (status: number, message: string, code?: ErrorCode, more: ErrorOptions = {}) =>
   new ServiceError(status, message, {}, { ...more, code })
+
+/** One problem and its place: `file` is a path, or `--set section.key` for the command line. */
+export interface Problem {
+  readonly file: string
+  /** Counted from 1; absent if no single line is at fault. */
+  readonly line?: number
+  readonly message: string
+}
+
+/** Several problems; the message has one per line. */
+export class ProblemsError extends Error {
+  override readonly name: string = 'ProblemsError'
+  constructor(readonly problems: readonly Problem[]) {
+    super(problems.map(problemText).join('\n'))
+  }
+}
+
+/** `file:line: message`, as compilers print it, so that editors find the place. */
+export const problemText = ({ file, line, message }: Problem): string =>
+  line === undefined ? `${file}: ${message}` : `${file}:${line}: ${message}`

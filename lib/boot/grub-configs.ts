@@ -6,9 +6,15 @@ import type { Model } from '../model/model.js'
 import { isGuid } from '../model/names.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
 import { type Boot, menuEntriesMax, safeForEcho } from './boot.js'
-import { type MeasuredBoot, type MeasuredFile, measuredBoot } from './grub/measured.js'
+import {
+  GrubError,
+  kernelWords,
+  type MeasuredBoot,
+  type MeasuredFile,
+  measuredBoot,
+  quoted
+} from './grub/script.js'
 import type { BootTree } from './grub/tree.js'
-import { GrubError, kernelWords, quoted } from './grub/words.js'
 
 interface GrubOptions {
   readonly boot: Boot

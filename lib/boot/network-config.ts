@@ -1,4 +1,4 @@
-import { type InterfaceOptions, interfaceOptions, membersOf } from '../model/interface-options.js'
+import { type InterfaceOptions, interfaceOptions, membersOf } from '../model/types/interface.js'
 import type { InstallInterface } from './install-data.js'
 
 type Kind = 'ethernets' | 'bonds' | 'bridges' | 'vlans'

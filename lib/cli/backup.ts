@@ -12,6 +12,7 @@ import {
   topOf,
   treeOptions
 } from '../backup/stored-files.js'
+import type { Problem } from '../base/errors.js'
 import type { Config } from '../config/types.js'
 import {
   fillNew,
@@ -26,7 +27,7 @@ import { withLock } from '../disk/lock-file.js'
 import { kinds, typeNames } from '../model/types.js'
 import { startAttached } from '../program/held-program.js'
 import { tryLockDirectory } from '../program/system.js'
-import { LoadError, type Problem, summaryOf } from '../store/errors.js'
+import { LoadError, summaryOf } from '../store/errors.js'
 import { StoredFiles } from '../store/files/stored.js'
 import { LOG } from '../store/files/wal.js'
 import { INTENTS } from '../store/medium.js'

@@ -3,13 +3,13 @@ import { join } from 'node:path'
 import { refuseHalfRestored } from '../backup/state-names.js'
 import { runSliced } from '../base/concurrency.js'
 import { didYouMean } from '../base/did-you-mean.js'
+import type { Problem } from '../base/errors.js'
 import { fileFindings } from '../boot/node-files.js'
 import { missingRoles } from '../boot/roles.js'
 import { clocksApart, SLACK_MS } from '../client/controllers.js'
 import { keys } from '../config/keys.js'
-import { locationOf, type Problem } from '../config/problem.js'
 import { frontWarnings, reachability, userWarnings } from '../config/reachability.js'
-import type { Config } from '../config/types.js'
+import { type Config, locationOf } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
 import { hasDirectory, hasFile } from '../disk/file.js'
 import { CertificateError, expiry, isFor, lacksRoot, readPair } from '../http/certificate.js'
@@ -26,9 +26,9 @@ import type { SwitchDoc } from '../model/types/switch.js'
 import { nameWarnings, stateWarnings } from '../model/warnings.js'
 import { installHint, locate } from '../program/program.js'
 import { capture } from '../services/capture.js'
-import { foreignNameWarnings, ownedZones } from '../services/dns/hidden.js'
+import { foreignNameWarnings, ownedZones } from '../services/dns/data.js'
 import { programsOf, signedLoaders } from '../services/services.js'
-import { LoadError, type Problem as StoredProblem } from '../store/errors.js'
+import { LoadError } from '../store/errors.js'
 import type { EtcdMedium } from '../store/etcd/medium.js'
 import { objectFile } from '../store/files/listing.js'
 import { FileMedium } from '../store/files/medium.js'
@@ -395,7 +395,7 @@ function changedSettings(view: View, ini: ClusterSettings): string[] {
 /**
  * Stored objects that break a rule, as a tolerant start finds them. Throws LoadError for an unknown layout.
  */
-export async function brokenObjects(stored: StoredState, config: Config): Promise<readonly StoredProblem[]> {
+export async function brokenObjects(stored: StoredState, config: Config): Promise<readonly Problem[]> {
   const { state } = config.paths
   // The backup contains a damaged key as it is.
   const box = await secretBoxOf(state).catch(() => new SecretBox())

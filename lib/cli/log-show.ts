@@ -1,6 +1,6 @@
+import { problemText } from '../base/errors.js'
 import { escapeControls } from '../base/log.js'
 import type { Config } from '../config/types.js'
-import { problemText } from '../store/errors.js'
 import type { Entry, LogRecord } from '../store/files/log-record.js'
 import { WRITTEN } from '../store/files/stored.js'
 import { readLog } from '../store/files/wal.js'

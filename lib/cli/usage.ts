@@ -1,5 +1,5 @@
+import { ProblemsError, problemText } from '../base/errors.js'
 import { escapeControls } from '../base/log.js'
-import { type Problem, problemText } from '../config/problem.js'
 
 export const usage = `Usage: svcd COMMAND [OPTION]...
 
@@ -66,8 +66,7 @@ export function failureLines(error: unknown): string[] {
 
 function linesOf(error: unknown): string[] {
   if (!(error instanceof Error)) return [`svcd: ${String(error)}`]
-  const { problems } = error as { problems?: unknown }
-  if (Array.isArray(problems) && problems.every(isProblem)) return problems.map(problemText)
+  if (error instanceof ProblemsError) return error.problems.map(problemText)
   return [`svcd: ${sentence(error).replace(/\s*\n\s*/g, '; ')}`]
 }
 
@@ -79,9 +78,4 @@ function sentence(error: NodeJS.ErrnoException & { address?: string; port?: numb
   const wayOut =
     error.code === 'EADDRINUSE' ? ` (${key} in the ini, or --set ${key.replace(/^\[(\w+)\] /, '$1.')}=…)` : ''
   return `cannot listen on ${key}, ${address} port ${port}: ${reason}${wayOut}`
-}
-
-function isProblem(value: unknown): value is Problem {
-  const { file, message } = (value ?? {}) as Partial<Record<keyof Problem, unknown>>
-  return typeof file === 'string' && typeof message === 'string'
 }

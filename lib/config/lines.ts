@@ -1,8 +1,9 @@
 import { isUtf8 } from 'node:buffer'
 import { readFileSync, statSync } from 'node:fs'
 import ini from 'ini'
+import type { Problem } from '../base/errors.js'
 import { table, usersDoc } from './keys.js'
-import { type Problem, shown } from './problem.js'
+import { shown } from './types.js'
 
 /** A `key = value` of the ini, with quotes and escapes of the value resolved. */
 export interface Entry {

@@ -2,10 +2,10 @@ import { dirname, resolve } from 'node:path'
 import { parseGrant } from '../auth/grant.js'
 import { isPasswordHash, type User } from '../auth/passwords.js'
 import { didYouMean } from '../base/did-you-mean.js'
+import type { Problem } from '../base/errors.js'
 import { type Key, table } from './keys.js'
 import { type Entry, readText, scanLines } from './lines.js'
-import { ConfigError, type Problem, shown } from './problem.js'
-import type { Config, Values } from './types.js'
+import { type Config, ConfigError, shown, type Values } from './types.js'
 import { isWildcard, nameRule, nameRuleText, ValueError } from './values.js'
 
 /** The location of a value in a problem. */

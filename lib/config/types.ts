@@ -1,4 +1,5 @@
 import type { User } from '../auth/passwords.js'
+import { type Problem, ProblemsError } from '../base/errors.js'
 import type { Key, keys } from './keys.js'
 
 /** The parsed values of the table, by section. */
@@ -27,4 +28,31 @@ export interface Config extends Omit<Values, 'http'> {
   /** Lines of the keys that the ini gives and the command line does not, by `section.key`. */
   readonly keyLines: Readonly<Record<string, number>>
   readonly users: readonly User[]
+}
+
+/** The ini cannot be used; has every problem (rules 7.3). */
+export class ConfigError extends ProblemsError {
+  override readonly name = 'ConfigError'
+}
+
+/** A value in a message: quoted, on one line, clipped. */
+export function shown(text: string): string {
+  return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text)
+}
+
+/**
+ * Returns the location of the first key in a message that was given: the command line or the ini. The message
+ * may begin with a key that is missing but needed by the next.
+ */
+export function locationOf(
+  { file, overriddenKeys, keyLines }: Pick<Config, 'file' | 'overriddenKeys' | 'keyLines'>,
+  message: string
+): Omit<Problem, 'message'> {
+  for (const [, section, name] of message.matchAll(/\[(\w+)\] (\w+)/g)) {
+    const key = `${section}.${name}`
+    const line = keyLines[key]
+    if (overriddenKeys.includes(key)) return { file: `--set ${key}` }
+    if (line !== undefined) return { file, line }
+  }
+  return { file }
 }

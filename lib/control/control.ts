@@ -8,7 +8,7 @@ import type { Config } from '../config/types.js'
 import { type JobContext, type Jobs, RESULTS_KEPT, type SubmittedJob } from '../jobs/jobs.js'
 import { type Command, isReading, type Part, switchesOn } from '../model/bmc-commands.js'
 import type { Actor, Model } from '../model/model.js'
-import { foldSliced } from '../node-set/fold.js'
+import { foldSliced } from '../node-set/hostlist.js'
 import { Programs } from '../program/programs.js'
 import { type Bmc, bmcOf, shortenTo } from './bmc.js'
 import { ipmi } from './ipmi.js'
@@ -105,7 +105,7 @@ export class Control {
       object: await runFairly(describeNodes(nodes), { source: { address: actor.from } }),
       by: actor.who,
       lanes: [],
-      elsewhere: true,
+      remote: true,
       ...(isReading(command) ? { reads: true } : {}),
       run: job =>
         isReading(command) ? this.#all(job, nodes, command) : this.#runAfterOthers(job, nodes, command, actor)

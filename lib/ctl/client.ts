@@ -13,8 +13,16 @@ import { objectTypes } from '../model/types.js'
 import { versionLine } from '../version.js'
 import { Controller, controllerUrl, userOf } from './controller.js'
 import { bashCompletion, commands, help, typeHelp } from './help.js'
-import { type Options, optionTable } from './options.js'
-import { byName, countOf, formats, Session, type Verb, type Verbs } from './session.js'
+import {
+  byName,
+  countOf,
+  formats,
+  type Options,
+  optionTable,
+  Session,
+  type Verb,
+  type Verbs
+} from './session.js'
 import {
   clean,
   cleanLines,

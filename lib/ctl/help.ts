@@ -1,8 +1,7 @@
 import type { TypeName } from '../model/docs.js'
 import { base64, type Field, objectName } from '../model/field.js'
 import { objectTypes, typeNames } from '../model/types.js'
-import { optionTable } from './options.js'
-import { byName, formats, type Verb, type Verbs } from './session.js'
+import { byName, formats, optionTable, type Verb, type Verbs } from './session.js'
 import { choices, ofInterface, type Settable, settable } from './values.js'
 import { cluster, plainVerbs, verbs, verbsOf, wordVerbs } from './verbs.js'
 

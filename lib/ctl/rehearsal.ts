@@ -1,5 +1,5 @@
 import { type JsonObject, within } from '../base/json.js'
-import { fold } from '../node-set/fold.js'
+import { fold } from '../node-set/hostlist.js'
 import { awaitResult } from './change.js'
 import { pathOf, type Session, type Verb } from './session.js'
 import { clean, Failure, namesNone, refused, wrongUsage } from './terminal.js'

@@ -3,7 +3,7 @@ import type { TypeName } from '../model/docs.js'
 import { base64, type Table } from '../model/field.js'
 import { describeObject, objectTypes, participles } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
-import { fold } from '../node-set/fold.js'
+import { fold } from '../node-set/hostlist.js'
 import { pathOf, type Session } from './session.js'
 import { clean, cleanLines, Failure, type Paint } from './terminal.js'
 

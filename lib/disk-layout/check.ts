@@ -1,9 +1,9 @@
 import { addTo } from '../base/lists.js'
-import type { InventoryDisk } from '../inventory/shape.js'
+import type { InventoryDisk } from '../inventory/facts.js'
 import { layoutOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { type DiskDoc, type DisklayoutDoc, mebibytes } from '../model/types/disklayout.js'
-import { fold } from '../node-set/fold.js'
+import { fold } from '../node-set/hostlist.js'
 import { layoutSecrets, leastDisks, leastMib } from './data.js'
 
 /** Returns the disks of a node; undefined where no inventory is known. */

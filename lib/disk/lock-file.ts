@@ -18,7 +18,7 @@ export async function withLock<R>(
   work: () => Promise<R>
 ): Promise<R> {
   const release = await locked(lock, performance.now() + WAIT_MS).catch((error: NodeJS.ErrnoException) => {
-    throw error.code === 'ELOCKED' ? new Error(busy) : withFileName(file, lock, error)
+    throw isHeld(error) ? new Error(busy) : withFileName(file, lock, error)
   })
   try {
     return await work()
@@ -41,8 +41,15 @@ async function locked(lock: string, until: number): Promise<() => Promise<void>>
         onCompromised
       })
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ELOCKED' || performance.now() > until) throw error
+      if (!isHeld(error as NodeJS.ErrnoException) || performance.now() > until) throw error
       await delay(RETRY_MS)
     }
   }
 }
+
+/**
+ * Whether another process holds the lock. Of two that find the lock of a dead holder, the slower one may
+ * remove the new lock of the faster one, to which it is missing right after its mkdir.
+ */
+const isHeld = ({ code, syscall }: NodeJS.ErrnoException) =>
+  code === 'ELOCKED' || (code === 'ENOENT' && syscall !== 'mkdir')

@@ -1,7 +1,6 @@
 import { asPauses } from '../base/concurrency.js'
 import { notFound } from '../base/errors.js'
-import { asIdentifier, groupsOf } from './names.js'
-import { addressesOf, type ExportNode } from './nodes.js'
+import { addressesOf, asIdentifier, type ExportNode, groupsOf } from './nodes.js'
 
 /**
  * Yields the inventory of `ansible-inventory --list`, or of one host as for `--host`; '' are pauses. Throws

@@ -1,7 +1,6 @@
 import { asPauses } from '../base/concurrency.js'
-import { foldSliced } from '../node-set/fold.js'
-import { asWord, distinct, groupsOf } from './names.js'
-import { type ExportNode, membershipsOf } from './nodes.js'
+import { foldSliced } from '../node-set/hostlist.js'
+import { asWord, distinct, type ExportNode, groupsOf, membershipsOf } from './nodes.js'
 
 /** Yields ClusterShell's group source in YAML: `@svcd:compute`, `@svcd:rack=r1`. Texts are JSON's. */
 export function* clustershell(nodes: readonly ExportNode[]): Generator<string> {

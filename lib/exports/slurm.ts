@@ -1,8 +1,7 @@
 import { asPauses } from '../base/concurrency.js'
 import { addTo } from '../base/lists.js'
-import { foldSliced } from '../node-set/fold.js'
-import { asWord, distinct } from './names.js'
-import { type ExportNode, inventoryOf } from './nodes.js'
+import { foldSliced } from '../node-set/hostlist.js'
+import { asWord, distinct, type ExportNode, inventoryOf } from './nodes.js'
 
 /** Inventories tell memory to 2 %, and slurmd drains a node that has less than its line says. */
 const sureMemory = 0.98

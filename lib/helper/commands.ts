@@ -29,8 +29,7 @@ import type { PackResult } from './packer/packer.js'
 import { systemPacker } from './packer/system-packer.js'
 import { runRehearsal } from './rehearse.js'
 import { withRemote } from './ssh.js'
-import { copyFromNode } from './transfer/from-node.js'
-import { copyToNode } from './transfer/to-node.js'
+import { copyFromNode, copyToNode } from './transfer/node-transfer.js'
 import { LAYOUT, unpackLayout } from './unpack.js'
 
 /** Reads one argument of a command. Throws Error for another type. */

@@ -18,7 +18,7 @@ import {
 /** Concurrent tasks; svcd itself starts far fewer. */
 const MOST_AT_ONCE = 100
 const IDLE_MS = 60_000
-/** Reported lines of a task, and characters of each; svcd stores fewer (jobs/transcript.ts). */
+/** Reported lines of a task, and characters of each; svcd stores fewer (jobs/entry.ts). */
 const MOST_LINES = 10_000
 const LONGEST_LINE = 4096
 const REST_MS = 10

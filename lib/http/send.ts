@@ -11,10 +11,17 @@ import type { SendBufferBudget } from './admission/send-buffer-budget.js'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
-import { answerWith, type FileAnswer, type FrontFiles, frontLocation } from './files.js'
+import {
+  answerWith,
+  type FileAnswer,
+  type FrontFiles,
+  frontLocation,
+  type OpenFile,
+  type OpenFiles,
+  type SmallFileCache
+} from './files.js'
 import type { Forwards } from './forwards.js'
 import { LongText, pauses, reuse } from './long-text.js'
-import type { OpenFile, OpenFiles, SmallFileCache } from './open-files.js'
 import type { Answer, Feed, Forwarded } from './route.js'
 
 /** Shorter texts are not compressed. */

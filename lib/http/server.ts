@@ -36,9 +36,8 @@ import { writeAsOne } from './connection.js'
 import { Downloads } from './downloads.js'
 import { Exchange, ReceivedRequest } from './exchange.js'
 import { Feeds } from './feeds.js'
-import type { FrontFiles } from './files.js'
+import { type FrontFiles, OpenFiles, SmallFileCache } from './files.js'
 import { Forwards } from './forwards.js'
-import { OpenFiles, SmallFileCache } from './open-files.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import type { Answer, ForwardedCaller, RequestHead, Route, Upstream } from './route.js'
 import { parseTarget, Router } from './router.js'
@@ -85,7 +84,7 @@ export interface ServerOptions<C> {
   /** The original caller of a request that another controller forwarded. May throw ServiceError. */
   readonly handedOnFor?: (incoming: IncomingMessage) => ForwardedCaller | undefined
   /** The server that answers this request; undefined for this one. May throw ServiceError. */
-  readonly elsewhere?: (route: Route<C>, head: RequestHead) => Upstream | undefined
+  readonly upstreamFor?: (route: Route<C>, head: RequestHead) => Upstream | undefined
   /** An answer for clients that would not show this refusal; undefined for all others. */
   readonly visibleAnswer?: (refusal: ServiceError, incoming: IncomingMessage) => Answer | undefined
   /** Files that the trusted proxies send themselves; none by default. */
@@ -284,7 +283,7 @@ export class HttpServer<C> {
       return this.#answerLater(exchange, route, request, caller, handedOn)
     request.caller = caller
     this.#checkParams(route, params)
-    const to = options.elsewhere?.(route, request)
+    const to = options.upstreamFor?.(route, request)
     return to
       ? { status: 200, forwarded: { to, target: request.target, body: EMPTY } }
       : route.handler(request)
@@ -329,7 +328,7 @@ export class HttpServer<C> {
       // A slow body may have taken minutes: the token may have been revoked.
       request.caller = await options.authorize(route, request)
     }
-    const to = options.elsewhere?.(route, request)
+    const to = options.upstreamFor?.(route, request)
     if (to) return { status: 200, forwarded: { to, target: request.target, body } }
     if (route.body === 'json')
       request.body =
@@ -396,7 +395,7 @@ export class HttpServer<C> {
     if (!request || !route) return false
     try {
       await this.options.authorize(route, request)
-      return this.options.elsewhere?.(route, request) === undefined
+      return this.options.upstreamFor?.(route, request) === undefined
     } catch {
       return false
     }

@@ -7,18 +7,21 @@ import { hasAnyInside } from '../disk/open-directory.js'
 import { orderOf } from '../helper/packer/version-order.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { isBootFileOfPacks, type OsimageDoc, type PackDoc } from '../model/types/osimage.js'
-import type { ImageContext } from './context.js'
+import { type ImageContext, unusable } from './context.js'
 import { imagesOfTrust, lackingForTrust } from './findings.js'
 import {
   belowBoot,
   chooseInitrd,
   chooseKernel,
+  hasModules,
   type KernelRequest,
+  kernelsIn,
   namedFile,
+  variantOf,
+  versionOf,
+  versionsIn,
   wantedKernel
 } from './kernel.js'
-import { hasModules, kernelsIn, variantOf, versionOf, versionsIn } from './kernels.js'
-import { unusable } from './refusals.js'
 
 /** The boot files of a pack: paths below the tree, or `kept` for the admin's own file. */
 export interface BootFiles {
@@ -42,11 +45,11 @@ export async function bootFiles(
     if (isBootFileOfPacks(view, name)) return false
     if (await isFile(join(config.paths.files, name))) return true
     // The admin may have put it on another controller; the image's own file must not replace it.
-    const elsewhere = await controllers?.whoHas(name, job.signal)
-    if (elsewhere === undefined) return false
+    const holders = await controllers?.whoHas(name, job.signal)
+    if (holders === undefined) return false
     throw unusable(
       image.name,
-      `field "${field}": the file ${name} is not on controller ${controllers?.own} so far (${elsewhere}): ` +
+      `field "${field}": the file ${name} is not on controller ${controllers?.own} so far (${holders}): ` +
         `ask again in a moment, or put it into ${config.paths.files} of controller ${controllers?.own}; ` +
         'nothing was packed'
     )

@@ -1,9 +1,11 @@
 import type { Mutex } from '../base/concurrency.js'
+import { unavailable } from '../base/errors.js'
 import type { Log } from '../base/log.js'
 import type { Config } from '../config/types.js'
 import type { RootHelper } from '../helper/commands.js'
 import type { Model } from '../model/model.js'
-import type { PackDoc } from '../model/types/osimage.js'
+import type { Tx } from '../model/stored.js'
+import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import type { Manifest } from './manifest.js'
 import type { Notes } from './notes.js'
 
@@ -41,4 +43,20 @@ export interface ImageContext {
   readonly manifest?: Manifest | undefined
   /** Stored packs that their images get once a second controller has them. */
   readonly coming: Set<string>
+}
+
+/** 503: the directory or a file of an OS image cannot be used. */
+export const unusable = (image: string, why: string, cause?: unknown) =>
+  unavailable(`OS image ${image}: ${why}`, 'image-unusable', cause)
+
+/** Returns an image to store. Throws 503 if it has gone or its `path` was changed while `what`. */
+export function sameImage(
+  tx: Tx,
+  { name, path }: { readonly name: string; readonly path?: string | undefined },
+  what: string
+): OsimageDoc {
+  const now = tx.get('osimage', name)
+  if (!now) throw unavailable(`OS image ${name} was deleted or renamed while ${what}`, 'image-changed')
+  if (now.path === path) return now
+  throw unavailable(`OS image ${name}: field "path" was changed while ${what}`, 'image-changed')
 }

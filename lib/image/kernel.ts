@@ -1,7 +1,12 @@
-import { basename, dirname } from 'node:path'
+import type { Dirent } from 'node:fs'
+import { opendir, stat } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { unavailable } from '../base/errors.js'
+import { hasAnyInside, resolveInside } from '../disk/open-directory.js'
+import { orderOf } from '../helper/packer/version-order.js'
 import { file } from '../model/field.js'
+import { isFileName } from '../model/names.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
-import { fileIn, kernelsIn, versionOf } from './kernels.js'
 
 /** The fields of a `kernel` request, as names of files in the image. svcd chooses absent ones. */
 export interface KernelRequest {
@@ -127,3 +132,139 @@ export async function chooseInitrd(
 }
 
 const isToolName = (name: string) => /^initrd\.img-|^initramfs-.*\.img$|^initrd-/.test(name)
+
+export interface Kernel {
+  /** Below the tree, with no link left. */
+  readonly path: string
+  /** The first place where it was found, for messages. */
+  readonly name: string
+  /** The version of its modules, or that of its name. */
+  readonly version?: string
+  readonly hasModules: boolean
+  /** The reason that it is not chosen by default: a copy, a rescue kernel. */
+  readonly spare?: string
+}
+
+/** Directories of kernels. Anyone may fetch a copied file, so links out of them are not followed. */
+const home = /^(?:boot|efi|(?:usr\/)?lib\/modules)\/./
+
+/** Names per directory: an image may be a stranger's. */
+const MOST_NAMES = 100
+/** Entries that are looked at. */
+const MOST_ENTRIES = 10_000
+
+const label = /^(?:vmlinu[xz]|b?zImage|Image|kernel)(?:-(.+))?$/
+const compressed = /\.(?:gz|xz|zst|bz2|lz4|efi|hmac|sig|asc|sha\d+|map|config)$/
+const copy =
+  /(?:[._-](?:bak|back|backup|old|orig|saved?|prev|copy|dpkg-\w+|rpm(?:save|new|orig))|~)[._-]?\d*~?$/
+const rescue = /(?:^|-)0?-?rescue(?:-|$)/
+const variants = new RegExp(
+  '(?:^|[+._-])(debug|dbg|rt\\d*|realtime|lowlatency|preempt|kdump|64kb?|16kb?|cloud|kvm|kvmsmall|virt|aws|' +
+    'azure|gcp|oracle|vanilla)(?=[+._-]|$)'
+)
+
+/** Returns the variant of a kernel, such as `debug`; undefined for the plain one. */
+export const variantOf = (version: string): string | undefined => variants.exec(version)?.[1]
+
+/** Resolves a boot file below the tree; undefined where there is no such regular file. */
+async function fileIn(tree: string, path: string): Promise<string | undefined> {
+  const found = await resolveInside(tree, path)
+  if (found === undefined || !home.test(found)) return undefined
+  return (await stat(join(tree, found)).catch(() => undefined))?.isFile() ? found : undefined
+}
+
+/** Returns the names in a directory of the tree, none where there is none. Throws 503 for too many. */
+async function namesIn(tree: string, path: string, filter = (_: Dirent) => true): Promise<string[]> {
+  const directory = await resolveInside(tree, path)
+  if (directory === undefined) return []
+  const names: string[] = []
+  let entries = 0
+  const tooMany = (what: string) => unavailable(`/${path} of the image holds over ${what}`, 'image-unusable')
+  for await (const entry of await opendir(join(tree, directory)).catch(() => [])) {
+    if (++entries > MOST_ENTRIES) throw tooMany(`${MOST_ENTRIES} files`)
+    if (filter(entry)) names.push(entry.name)
+    if (names.length > MOST_NAMES) throw tooMany(`${MOST_NAMES} kernels or their directories`)
+  }
+  return names
+}
+
+const moduleHomes = ['lib/modules', 'usr/lib/modules']
+
+/** Whether an image has the modules of a kernel: the directory alone may be left of a removed one. */
+export async function hasModules(tree: string, version: string): Promise<boolean> {
+  if (!isFileName(`vmlinuz-${version}`)) return false
+  const homes = moduleHomes.map(home => `${home}/${version}`)
+  return hasAnyInside(
+    tree,
+    homes.flatMap(home => [`${home}/modules.dep`, `${home}/modules.order`])
+  )
+}
+
+/** Returns the kernel versions whose modules an image has. */
+export async function versionsIn(tree: string): Promise<string[]> {
+  const names = new Set<string>()
+  for (const home of moduleHomes) for (const name of await namesIn(tree, home)) names.add(name)
+  const there: string[] = []
+  for (const name of names) if (await hasModules(tree, name)) there.push(name)
+  return there
+}
+
+/** Returns 6.1.0 for `vmlinuz-6.1.0`, `…/modules/6.1.0/vmlinuz` and `boot/<machine-id>/6.1.0/linux`. */
+export function versionOf(path: string): string | undefined {
+  const [name = '', directory, above] = path.split('/').reverse()
+  const isEntry = name === 'linux' && above !== undefined && above !== 'boot'
+  if (isEntry || above === 'modules') return directory
+  return label.exec(name)?.[1]
+}
+
+/** Paths whose directory names the version. */
+async function* placesIn(tree: string): AsyncGenerator<string> {
+  const isKernel = ({ name }: Dirent) => label.test(name) && isFileName(name) && !compressed.test(name)
+  const isNumbered = ({ name }: Dirent) => /^[0-9]/.test(name)
+  for (const name of await namesIn(tree, 'boot', isKernel)) yield `boot/${name}`
+  for (const root of ['boot', 'efi', 'boot/efi'])
+    for (const entry of await namesIn(tree, root, found => found.isDirectory()))
+      for (const version of await namesIn(tree, `${root}/${entry}`, isNumbered))
+        yield `${root}/${entry}/${version}/linux`
+  for (const home of moduleHomes)
+    for (const version of await namesIn(tree, home))
+      for (const name of ['vmlinuz', 'Image', 'vmlinux']) yield `${home}/${version}/${name}`
+}
+
+/**
+ * Returns the kernels of an image, the default first: one with modules, if any has them; a plain one before
+ * its variants; the newest by the order of the image's packages. Copies and rescue kernels come last.
+ */
+export async function kernelsIn(tree: string): Promise<Kernel[]> {
+  const versions = await versionsIn(tree)
+  const order = await orderOf(tree)
+  const newest = (all: string[]) => all.sort(order).at(-1)
+  /** Returns the version for a name: of vmlinuz-lts (Alpine), of one without a version, or as it says. */
+  const meant = async (label: string | undefined) => {
+    if (label === undefined) return versions.length === 1 ? versions[0] : undefined
+    if (versions.includes(label)) return label
+    return newest(versions.filter(version => version.endsWith(`-${label}`))) ?? label
+  }
+  const found = new Map<string, Kernel>()
+  for await (const place of placesIn(tree)) {
+    const path = await fileIn(tree, place)
+    if (path === undefined || found.has(path)) continue
+    const said = versionOf(path) ?? versionOf(place)
+    const name = basename(place)
+    const spare = rescue.test(said ?? name)
+      ? 'is a rescue kernel'
+      : copy.test(said ?? name)
+        ? 'is a backup copy'
+        : undefined
+    const version = spare === undefined ? await meant(said) : said
+    found.set(path, {
+      ...{ path, name: place.startsWith('boot/') && place.split('/').length === 2 ? name : `/${place}` },
+      ...(version === undefined ? {} : { version }),
+      ...(spare === undefined ? {} : { spare }),
+      hasModules: version !== undefined && versions.includes(version)
+    })
+  }
+  const rank = ({ spare, hasModules, version }: Kernel) =>
+    (spare === undefined ? 0 : 4) + (hasModules ? 0 : 2) + (variantOf(version ?? '') === undefined ? 0 : 1)
+  return [...found.values()].sort((a, b) => rank(a) - rank(b) || order(b.version ?? '', a.version ?? ''))
+}

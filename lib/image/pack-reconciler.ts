@@ -1,17 +1,16 @@
 import { statSync } from 'node:fs'
 import { readdir, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Background } from '../base/background.js'
+import { Background, Grace } from '../base/background.js'
 import { isFile, syncDirectory, syncFile } from '../disk/file.js'
 import { hashFile } from '../helper/packer/in-worker.js'
 import { daemonActor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
 import { docsOf, type View } from '../model/stored.js'
 import { type PackDoc, packFilePrefix, previousPack } from '../model/types/osimage.js'
+import type { NodeStatus, Report } from '../monitor/node-status.js'
 import type { ImageContext } from './context.js'
 import { fileHolders } from './copies/named.js'
-import { Grace } from './grace.js'
-import type { Installing } from './installing.js'
 import type { Manifest } from './manifest.js'
 import { packNote, temporary } from './notes.js'
 import { discard, isServed, packedFilesOf, packOf, servedMode } from './publish.js'
@@ -290,4 +289,58 @@ function unknownPacks(view: View): Set<string> {
     if (isObjectName(osimage) && !view.get('pack', imagefile)) found.add(imagefile)
   }
   return found
+}
+
+interface Begun {
+  readonly imagefile: string
+  /** End of the node's token. */
+  readonly until: number
+  /** The node's last report when it got the script. */
+  readonly before: Report | undefined
+}
+
+/**
+ * Packs that nodes are installing. A node needs the pack of its install script or kickstart until it reports
+ * the end or a failure, and no longer than its token is valid. Lost at a restart.
+ */
+export class Installing {
+  readonly #begun = new Map<string, Begun>()
+
+  /** `ticks`: milliseconds that only grow, because the clock may be set while a node installs. */
+  constructor(
+    readonly status: Pick<NodeStatus, 'history'>,
+    readonly longestMs: number,
+    readonly ticks: () => number
+  ) {}
+
+  /** A node was given a script that names this pack. */
+  began(node: string, imagefile: string): void {
+    this.#begun.delete(node)
+    const before = this.#last(node)
+    if (imagefile !== '') this.#begun.set(node, { imagefile, until: this.ticks() + this.longestMs, before })
+  }
+
+  /** Whether a node was given a script that names this pack. */
+  isGiven(node: string, imagefile: string): boolean {
+    return this.#begun.get(node)?.imagefile === imagefile
+  }
+
+  packs(): Set<string> {
+    const found = new Set<string>()
+    for (const [node, begun] of this.#begun)
+      if (this.#isOver(node, begun)) this.#begun.delete(node)
+      else found.add(begun.imagefile)
+    return found
+  }
+
+  #isOver(node: string, { until, before }: Begun): boolean {
+    if (until <= this.ticks()) return true
+    const last = this.#last(node)
+    if (!last || last === before) return false
+    return !last.state.startsWith('installer.') || /^installer\.(completed|failed)\b/.test(last.state)
+  }
+
+  #last(node: string): Report | undefined {
+    return this.status.history(node).at(-1)
+  }
 }

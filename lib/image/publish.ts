@@ -10,9 +10,8 @@ import { docsOf, type Tx, type View } from '../model/stored.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import { MOST_ROOTS } from '../model/types/pack-roots.js'
 import type { BootFiles } from './boot-files.js'
-import type { Controllers, ImageContext } from './context.js'
+import { type Controllers, type ImageContext, sameImage } from './context.js'
 import { type PackNote, temporary } from './notes.js'
-import { sameImage } from './refusals.js'
 
 /** Returns the name of the pack that this file is, or whose torrent it is. */
 export const packOf = (name: string) => name.replace(/\.torrent$/, '')

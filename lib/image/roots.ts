@@ -6,7 +6,7 @@ import { hashFile, plainTar } from '../helper/packer/in-worker.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { PackRoot } from '../model/types/pack-roots.js'
 import { type Limits, locate, run } from '../program/program.js'
-import { unusable } from './refusals.js'
+import { unusable } from './context.js'
 
 type Format = PackRoot['format']
 

@@ -1,17 +1,23 @@
+import { realpath } from 'node:fs/promises'
+import { basename, dirname, join, relative } from 'node:path'
 import { inParallel } from '../base/concurrency.js'
 import { notFound } from '../base/errors.js'
 import { firstOf } from '../base/log.js'
 import { exists } from '../disk/file.js'
 import type { TaskHooks } from '../helper/commands.js'
+import type { Target } from '../helper/transfer/remote.js'
 import { checkSelection } from '../helper/transfer/selection.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
-import type { Model } from '../model/model.js'
+import type { Actor, Model } from '../model/model.js'
 import { type SecretOwner, secretsOf } from '../model/secrets.js'
+import type { Tx } from '../model/stored.js'
 import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
-import type { ImageContext } from './context.js'
-import { checkUnmounted, type Shared, treeOf, whereLooked } from './trees.js'
+import { type ImageContext, sameImage, unusable } from './context.js'
+import { newNoteId, temporary } from './notes.js'
+import { placeTree } from './tree-changes.js'
+import { checkUnmounted, here, imageTree, realBelow, type Shared, treeOf, whereLooked } from './trees.js'
 
-export { ofMachine } from '../helper/transfer/exclusions.js'
+export { ofMachine } from '../helper/transfer/selection.js'
 
 /** Throws 404 for fields of the image that a grab or a push cannot use. */
 export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {
@@ -23,7 +29,7 @@ export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc
 }
 
 /** Returns the arguments and hooks that a grab and a push share. Throws notFound for a node that is gone. */
-export const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, changes: Changes) => ({
+const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, changes: Changes) => ({
   args: {
     filesystems: image.grab_filesystems ?? [],
     exclude: [...config.image.identity, ...(image.grab_exclude ?? [])],
@@ -164,4 +170,63 @@ export async function pushImage(
   const names = failed.map(({ node }) => node)
   if (failed.length > 0)
     throw new Error(`${failed.length} of ${to.length} nodes failed: ${firstOf(names, namedFailures)}`)
+}
+
+/**
+ * Returns the place of an image's tree: parent and target as placeTree takes them, and the present tree.
+ * Throws unavailable (503) for a place outside `[image] directory`, and for a tree that cannot be replaced as
+ * a whole.
+ */
+export async function placeOf(directory: string, image: OsimageDoc) {
+  const path = imageDirectoryOf(directory, image)
+  if (!(await exists(path))) {
+    const above = dirname(path)
+    if (above === directory) return { parent: '', target: basename(path), tree: undefined }
+    const parent = await realBelow(directory, above).catch(error => {
+      const why = `cannot be made below [image] directory ${directory}: ${error.message}`
+      throw unusable(image.name, `path ${path} ${why}`)
+    })
+    return { parent: relative(await realpath(directory), parent), target: basename(path), tree: undefined }
+  }
+  const tree = await imageTree(directory, image.name, path)
+  await checkUnmounted(image.name, tree, 'replaced')
+  return { parent: relative(await realpath(directory), dirname(tree)), target: basename(tree), tree }
+}
+
+/**
+ * Makes a node's file systems the tree of an image. The old tree stays until the new one is whole. An image
+ * without a path gets `<[image] directory>/<its name>`. A dry run only reports what would change.
+ */
+export async function grabImage(
+  context: ImageContext,
+  from: Target,
+  osimage: string,
+  dryrun: boolean,
+  actor: Actor,
+  job: JobContext
+): Promise<void> {
+  const { model, config } = context
+  const { directory } = config.image
+  const image = model.get('osimage', osimage)
+  const { parent, target, tree } = await placeOf(directory, image)
+  const changes = new Changes(job, from.node, dryrun)
+  const take = async (work: string) => {
+    const { args, course } = requestOf(context, image, changes)
+    const place = { tree, parent: dryrun ? '' : parent, work: basename(work) }
+    await changes.during(() => context.work.call('grab', { ...args, ...from, ...place }, course))
+  }
+  if (dryrun) return take(join(directory, temporary(newNoteId())))
+  job.line(`taking node ${from.node} into OS image ${osimage}`)
+  const commit = (record: (tx: Tx, osimage: string) => void) =>
+    model.change(actor, tx => {
+      const now = sameImage(tx, image, `node ${from.node} was grabbed`)
+      // The tree is no longer that of a container image.
+      const { source, ...rest } = now
+      const stored = { ...rest, path: now.path ?? join(directory, osimage), ...here(context) }
+      if (source || now.path === undefined || now.controller !== stored.controller)
+        tx.put('osimage', osimage, stored)
+      record(tx, osimage)
+    })
+  const placement = { parent, target, replaces: tree !== undefined, timeLimitMs: config.ssh.time_limit }
+  await placeTree(context, { ...placement, fill: take, commit }, job)
 }

@@ -8,8 +8,7 @@ import { daemonActor } from '../model/model.js'
 import type { ObjectPatch } from '../model/object-type.js'
 import { docsOf, type Tx, type View } from '../model/stored.js'
 import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
-import type { Controllers, ImageContext } from './context.js'
-import { unusable } from './refusals.js'
+import { type Controllers, type ImageContext, unusable } from './context.js'
 
 export type Shared = Pick<ImageContext, 'config' | 'controllers'>
 

@@ -9,7 +9,7 @@ import { limitViolations, readTable, storedFields } from '../model/table.js'
 import { groupInterfaces, interfaceFields } from '../model/types/interface.js'
 import { objectTypes } from '../model/types.js'
 import { variablesField } from '../model/variables.js'
-import { fold } from '../node-set/fold.js'
+import { fold } from '../node-set/hostlist.js'
 
 /** Fields of an object; undefined and '' are not set. */
 export type Fields = Readonly<Record<string, JsonValue | undefined>>

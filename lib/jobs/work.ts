@@ -32,7 +32,7 @@ export interface JobSpec {
   /** Two jobs with a common lane never overlap, and run in the order they came (see Laned). */
   readonly lanes: readonly string[]
   /** Its work is on other machines: it does not wait for a pack to end. */
-  readonly elsewhere?: true
+  readonly remote?: true
   /** It only reads: it keeps no change waiting, and its record is removed first (rules 8.2). */
   readonly reads?: true
   run(job: JobContext): Promise<void>
@@ -41,7 +41,7 @@ export interface JobSpec {
 /** An unfinished job. */
 export class Work implements Laned {
   readonly lanes: readonly string[]
-  readonly elsewhere: boolean
+  readonly remote: boolean
   readonly reads: boolean
   readonly abort = new AbortController()
   readonly done: Promise<void>
@@ -57,7 +57,7 @@ export class Work implements Laned {
     private readonly spec: JobSpec
   ) {
     this.lanes = spec.lanes
-    this.elsewhere = spec.elsewhere ?? false
+    this.remote = spec.remote ?? false
     this.reads = spec.reads ?? false
     this.done = new Promise((resolve, reject) => {
       this.resolve = resolve
@@ -96,13 +96,13 @@ interface Laned {
   /** Whether it may begin. Until then it only has its place in the order. */
   readonly ready: boolean
   /** Its work is on other machines: it takes a slot of its own kind. */
-  readonly elsewhere: boolean
-  /** With `elsewhere`: it changes nothing, and takes a slot for readers. */
+  readonly remote: boolean
+  /** With `remote`: it changes nothing, and takes a slot for readers. */
   readonly reads?: boolean
 }
 
 /** Slots for jobs that work on other machines, and cost little here. */
-const MOST_ELSEWHERE = 16
+const MOST_REMOTE = 16
 /** Slots for such jobs that only read. */
 const MOST_READING = 16
 
@@ -124,15 +124,15 @@ export function startable<J extends Laned>(
   }
   const isTaken = (lane: string) =>
     taken.has(lane) || above.has(lane) || holdersOf(lane).some(holder => taken.has(holder))
-  const free = { here: parallel, elsewhere: MOST_ELSEWHERE, reading: MOST_READING }
-  const placeOf = ({ elsewhere, reads }: Laned) => (!elsewhere ? 'here' : reads ? 'reading' : 'elsewhere')
+  const free = { here: parallel, remote: MOST_REMOTE, reading: MOST_READING }
+  const placeOf = ({ remote, reads }: Laned) => (!remote ? 'here' : reads ? 'reading' : 'remote')
   for (const job of running) {
     free[placeOf(job)]--
     for (const lane of job.lanes) take(lane)
   }
   const found: J[] = []
   for (const job of waiting) {
-    if (free.here <= 0 && free.elsewhere <= 0 && free.reading <= 0) break
+    if (free.here <= 0 && free.remote <= 0 && free.reading <= 0) break
     const place = placeOf(job)
     if (job.ready && free[place] > 0 && !job.lanes.some(isTaken)) {
       found.push(job)

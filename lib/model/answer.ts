@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Docs, TypeName } from './docs.js'
-import type { VariableLevels } from './effective.js'
-import { effectiveInterfaces, imageOf } from './effective.js'
+import { effectiveInterfaces, imageOf, type VariableLevels } from './effective.js'
 import { type Field, secretMask, type Table } from './field.js'
 import { kernelSignerOf } from './secure-boot.js'
 import type { ClusterSettings, View } from './stored.js'

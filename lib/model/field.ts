@@ -55,8 +55,8 @@ export interface Field<V = unknown> {
   readonly mayDangle?: true
   /** Masked for callers that are not admins, and encrypted on disk (rules 5.2, 11.8). */
   readonly secret?: true
-  /** Shown and accepted, never stored; `elsewhere`: a request sets the value that it comes from. */
-  readonly derived?: true | 'elsewhere'
+  /** Shown and accepted, never stored; `settable`: a request sets the value that it comes from. */
+  readonly derived?: true | 'settable'
   /** Objects and bodies without it are refused. */
   readonly required?: true
   /** Only svcd writes it, and omits the default: a file that holds the default was edited by hand. */
@@ -74,7 +74,7 @@ export type ValueOf<F> = F extends { readonly type: FieldType<infer V> } ? V : n
 export type Stored<T extends Table> = {
   readonly [F in Exclude<
     T[number],
-    { readonly derived: true | 'elsewhere' } | { readonly required: true }
+    { readonly derived: true | 'settable' } | { readonly required: true }
   > as F['name']]?: ValueOf<F>
 } & { readonly [F in Extract<T[number], { readonly required: true }> as F['name']]: ValueOf<F> }
 

@@ -13,10 +13,9 @@ import {
 } from './address.js'
 import type { Docs } from './docs.js'
 import { groupOf } from './effective.js'
-import { renamedOptions } from './interface-options.js'
 import type { CallerRights, ChangeContext, InterfacePatch } from './object-type.js'
 import type { ClusterSettings, Tx, View } from './stored.js'
-import { type InterfaceDoc, interfaceFields } from './types/interface.js'
+import { type InterfaceDoc, interfaceFields, renamedOptions } from './types/interface.js'
 
 /** Returns the dynamic range of a network that serves DHCP; undefined for any other network. */
 export function dynamicRange(network: Docs['network']): Range | undefined {

@@ -12,7 +12,6 @@ import {
   settingsOf
 } from './effective.js'
 import type { Table } from './field.js'
-import { optionNames } from './interface-options.js'
 import { linuxProblemsOf } from './linux-limits.js'
 import { machineKeys } from './machine-id.js'
 import { rootFormatOf } from './root-format.js'
@@ -20,6 +19,7 @@ import { settingFields } from './settings.js'
 import { type Change, type ClusterSettings, docsOf, type View } from './stored.js'
 import { limitViolations } from './table.js'
 import { ekOf } from './trust.js'
+import { optionNames } from './types/interface.js'
 import { objectTypes, typeNames } from './types.js'
 
 /** Lines of the warnings, and names in one line. */

@@ -9,7 +9,7 @@ import { APPENDING, type DiskStep, realFiles, StepError } from '../disk/steps.js
 import { masked } from '../model/differences.js'
 import type { Actor, ChangeKind } from '../model/model.js'
 import { actionOf, participles } from '../model/types.js'
-import { fold, foldSliced } from '../node-set/fold.js'
+import { fold, foldSliced } from '../node-set/hostlist.js'
 import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
 import { NodeRate } from './node-rate.js'

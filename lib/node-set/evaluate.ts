@@ -1,5 +1,5 @@
 import { badRequest, notFound } from '../base/errors.js'
-import { expand, forMessage } from './expand.js'
+import { expand, forMessage } from './hostlist.js'
 
 /** Default limit of names and operands in a set, including names that are subtracted again. */
 const MOST_NAMES = 100_000

@@ -73,7 +73,7 @@ export class Forwarding {
    * Returns the leader where a follower has to forward a request; undefined where this controller answers
    * itself. Throws 503 without a leader, and for a request that was forwarded already.
    */
-  readonly elsewhere = (
+  readonly upstreamFor = (
     route: Pick<ApiRoute, 'path' | 'effect'>,
     { method, headers, source, headOnly, target }: RequestHead
   ): Upstream | undefined => {

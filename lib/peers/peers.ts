@@ -20,9 +20,8 @@ import { Store } from '../store/store.js'
 import type { SeenMachine } from '../unknown/machines.js'
 import { ControllerDrift } from './checks.js'
 import { Forwarding } from './forwarding.js'
-import { AUDIT_LINES, AuditLogs, linesOfOthers, UNKNOWN_LINES } from './lines.js'
 import { ControllerAuth } from './proofs.js'
-import { copyRoutes, lineRoutes } from './routes.js'
+import { AUDIT_LINES, AuditLogs, copyRoutes, lineRoutes, linesOfOthers, UNKNOWN_LINES } from './routes.js'
 import { SharedServiceState } from './service-state.js'
 
 /** Opens the objects in etcd. The state directory, which has the rest of the state, is locked first. */
@@ -182,7 +181,7 @@ class EtcdPeers implements Peers {
       },
       services: await this.#startServices(),
       routes: [...copies, ...lineRoutes(told, proofs)],
-      server: { handedOnFor: forwarding.handedOnFor, elsewhere: forwarding.elsewhere },
+      server: { handedOnFor: forwarding.handedOnFor, upstreamFor: forwarding.upstreamFor },
       announce: port => {
         const self = { ...controller, host: hostname(), port, ini, digests }
         this.etcd.join(self, now, () => images.trees.outOfPlace)

@@ -1,8 +1,14 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { timeLimited } from '../base/concurrency.js'
-import { Lines } from './lines.js'
-import { environment, locate, ProgramError, stdioWithoutInherited, withParentDeathSignal } from './program.js'
+import {
+  environment,
+  Lines,
+  locate,
+  ProgramError,
+  stdioWithoutInherited,
+  withParentDeathSignal
+} from './program.js'
 
 /**
  * Starts a program on streams of this process (`inherit`), where it may ask on the terminal, or on pipes that

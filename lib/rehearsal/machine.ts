@@ -1,11 +1,11 @@
 import { leastDisks, leastMib } from '../disk-layout/data.js'
-import type { Inventory } from '../inventory/shape.js'
+import type { Inventory } from '../inventory/facts.js'
 import { contains, formatAddress, hosts, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
 import { type EffectiveNode, type Loader, layoutOf } from '../model/effective.js'
-import { interfaceOptions, membersOf } from '../model/interface-options.js'
 import type { View } from '../model/stored.js'
 import { mebibytes } from '../model/types/disklayout.js'
+import { interfaceOptions, membersOf } from '../model/types/interface.js'
 
 /** A disk: its virtual size, and how the kernel shall see it. */
 interface Disk {

@@ -1,6 +1,6 @@
 import { getSystemErrorMap } from 'node:util'
 import type { ErrorCode } from '../base/error-codes.js'
-import { ServiceError } from '../base/errors.js'
+import { type Problem, ProblemsError, problemText, ServiceError } from '../base/errors.js'
 
 /** A change cannot be made durable now; nothing was changed, in memory or on disk (rules 2.7). */
 export class StoreError extends ServiceError {
@@ -24,20 +24,9 @@ export class NotLeaderError extends StoreError {
   }
 }
 
-/** One problem of the state directory. `file` is a path, `line` counts from 1. */
-export interface Problem {
-  readonly file: string
-  readonly line?: number
-  readonly message: string
-}
-
-/** Files do not parse or break a rule. `problems` has all; the message has one per line. */
-export class LoadError extends Error {
+/** Files do not parse or break a rule. */
+export class LoadError extends ProblemsError {
   override readonly name = 'LoadError'
-
-  constructor(readonly problems: readonly Problem[]) {
-    super(problems.map(problemText).join('\n'))
-  }
 }
 
 /** Another daemon holds the state directory; `pid` is its process. */
@@ -63,11 +52,6 @@ export class FieldError extends Error {
   ) {
     super(message)
   }
-}
-
-/** `file:line: message`, as compilers print it, so that editors find the place. */
-export function problemText({ file, line, message }: Problem): string {
-  return line === undefined ? `${file}: ${message}` : `${file}:${line}: ${message}`
 }
 
 /** The first of many problems, on one line. */

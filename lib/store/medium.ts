@@ -1,4 +1,4 @@
-import type { Problem } from './errors.js'
+import type { Problem } from '../base/errors.js'
 import type { Role } from './role.js'
 
 /** The text to store for one object; `undefined` removes it. */

@@ -1,6 +1,7 @@
 import { runSync } from '../base/concurrency.js'
+import type { Problem } from '../base/errors.js'
 import { isObject, type JsonObject } from '../base/json.js'
-import { LoadError, type Problem, reasonOf } from './errors.js'
+import { LoadError, reasonOf } from './errors.js'
 import { parseJson } from './json.js'
 import { INTENTS, type Medium, type Revertible, type StoredState } from './medium.js'
 import { type Loaded, load, State } from './state.js'

@@ -1,5 +1,6 @@
 import { runSync } from '../base/concurrency.js'
-import { FieldError, type Problem, reasonOf } from './errors.js'
+import type { Problem } from '../base/errors.js'
+import { FieldError, reasonOf } from './errors.js'
 import { JsonError, lineOf, parseJson, refuseDuplicateKeys, sameJson } from './json.js'
 import { assertStorable, type StoredState } from './medium.js'
 import { compareNames, SortedNames } from './order.js'

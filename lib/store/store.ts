@@ -1,8 +1,8 @@
 import { Background } from '../base/background.js'
 import { runSliced, runSync } from '../base/concurrency.js'
-import { LoadError, NotLeaderError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
+import { type Problem, problemText } from '../base/errors.js'
+import { LoadError, NotLeaderError, reasonOf, StoreError } from './errors.js'
 import type { ReplicationListener, SharedMedium } from './medium.js'
-import { applyReload, applyWrites, refuseLayout } from './replication.js'
 import type { Role } from './role.js'
 import {
   backUpBeforeMigration,
@@ -12,10 +12,9 @@ import {
   type StoreOptions,
   startOf
 } from './start.js'
-import type { Outdated, State } from './state.js'
-import { Transaction } from './state.js'
+import { type Outdated, type State, Transaction } from './state.js'
 import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
-import { coalesced, ObjectWrite } from './write.js'
+import { applyReload, applyWrites, coalesced, ObjectWrite, refuseLayout } from './writes.js'
 
 /** A transaction that is not durable yet. */
 interface Pending {

@@ -1,16 +1,19 @@
-import { attribute, item, type Missing, slice } from './access.js'
 import { type TemplateError, type TemplateSource, unsupported } from './errors.js'
 import { FILTERS, METHODS, type Operation, type Run, TESTS } from './filters.js'
 import { type Token, tokenize } from './lexer.js'
 import { Scope } from './scope.js'
 import type { Evaluate, Frame } from './template.js'
 import {
+  attribute,
   COMPARISONS,
   defined,
+  item,
   label,
   MISSING_ELSE,
+  type Missing,
   OPERATORS,
   signed,
+  slice,
   truth,
   Undefined,
   wrongUse

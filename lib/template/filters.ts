@@ -1,4 +1,3 @@
-import { type Missing, path } from './access.js'
 import {
   characters,
   compareText,
@@ -22,10 +21,12 @@ import {
   lengthOf,
   less,
   MISSING_ELSE,
+  type Missing,
   mapGet,
   mapKeys,
   OPERATORS,
   Pairs,
+  path,
   text,
   toInteger,
   toList,

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { Cursor, TpmError } from './cursor.js'
-import type { TpmPublic } from './public.js'
+import type { TpmPublic } from './keys.js'
 
 const LONGEST = 4096
 /** The extended key usage of EK certificates: tcg-kp-EKCertificate. */

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { FirmwareDoc } from '../model/types/firmware.js'
-import { extending, isSeparator, isVouched, type LogEvent, replay, textOf } from '../tpm/event-log.js'
+import { extending, isSeparator, isVouched, type LogEvent, replay, textOf } from '../tpm/measurements.js'
 
 /** The PCRs of the firmware that are judged. 1 and 5 tell of boot order and disks, and change. */
 const firmwarePcrs = [0, 2, 3, 4, 6, 7, 14]

@@ -2,7 +2,7 @@ import { createPublicKey, hash, randomBytes, type X509Certificate } from 'node:c
 import { LRUCache } from 'lru-cache'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
 import { firstOf } from '../base/log.js'
-import type { MeasuredBoot } from '../boot/grub/measured.js'
+import type { MeasuredBoot } from '../boot/grub/script.js'
 import { groupOf, settingsOf } from '../model/effective.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Change, View } from '../model/stored.js'
@@ -11,12 +11,11 @@ import type { NodeDoc, RevokedDoc } from '../model/types/node.js'
 import { NodeRate } from '../monitor/node-rate.js'
 import { currentName } from '../monitor/node-status.js'
 import type { RecordMap } from '../store/record-map.js'
-import { makeCredential } from '../tpm/credential.js'
 import { TpmError } from '../tpm/cursor.js'
-import { type Evidence, type QuoteBody, readEvidence } from './evidence.js'
+import { makeCredential } from '../tpm/keys.js'
 import { type Firmware, firmwareName, withAccepted } from './firmware.js'
 import { agreeWith, sealWith, type TrustKeys } from './keys.js'
-import { type Finding, judge, type Verdict } from './verdict.js'
+import { type Evidence, type Finding, judge, type QuoteBody, readEvidence, type Verdict } from './verdict.js'
 
 /** The last quote of a node's machine, with its verdict (rules 15.5). */
 interface TrustRecord {

@@ -56,7 +56,7 @@ export class BmcScan {
       )
     const bmc = this.#bmc(setup)
     return jobs.submit({
-      ...{ kind: 'scan', object: `network ${name}`, by: who, lanes: [`scan ${name}`], elsewhere: true },
+      ...{ kind: 'scan', object: `network ${name}`, by: who, lanes: [`scan ${name}`], remote: true },
       reads: true,
       run: job => this.#all(job, name, prefix, bmc)
     })

@@ -13,9 +13,14 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { measuredBoot } from '../../lib/boot/grub/measured.js'
+import {
+  commandLine,
+  kernelWords,
+  measuredBoot,
+  quoted,
+  straightCommands
+} from '../../lib/boot/grub/script.js'
 import { BootTree } from '../../lib/boot/grub/tree.js'
-import { commandLine, kernelWords, quoted, straightCommands } from '../../lib/boot/grub/words.js'
 import type { GrubConfigs } from '../../lib/boot/grub-configs.js'
 import { Controller } from '../support/controller.js'
 import { debianKernel } from '../support/kernel.js'

@@ -116,7 +116,7 @@ t.test(
 )
 
 t.test('an export of 10,000 nodes is read in a time that grows with it alone', async t => {
-  const { fromLuna2 } = await import('../../lib/model/luna2.js')
+  const { fromLuna2 } = await import('../../lib/imports/luna2.js')
   const of = (count: number) => {
     const node = [...Array(count).keys()].map(id => ({ id, name: `n${id}`, groupid: 1 }))
     const nodeinterface = node.map(({ id }) => ({ id, nodeid: id, interface: 'BOOTIF' }))

@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { problemText } from '../../lib/base/errors.js'
 import { loadConfig } from '../../lib/config/load.js'
-import { ConfigError, problemText } from '../../lib/config/problem.js'
-import type { Config } from '../../lib/config/types.js'
+import { type Config, ConfigError } from '../../lib/config/types.js'
 
 /**
  * The ini's directory and a loader of texts; a text's problems come back as printed, without the directory.

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { hashPassword } from '../../lib/auth/passwords.js'
 import { loadConfig } from '../../lib/config/load.js'
-import type { ConfigError } from '../../lib/config/problem.js'
+import type { ConfigError } from '../../lib/config/types.js'
 import { iniFile } from './ini-file.js'
 
 const hash = await hashPassword('secret')

@@ -1,4 +1,5 @@
 import { existsSync, readdirSync, rmdirSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -37,6 +38,32 @@ t.test('a holder that lives keeps its lock, however long it works; one that ends
   await holder.stop()
   t.strictSame(readdirSync(directory), [])
   t.equal(await take(), 'done')
+})
+
+t.test('a lock that another process takes for a dead one, and removes while it is made', async t => {
+  const directory = scratch(t)
+  const lock = join(directory, 'x.lock')
+  const require = createRequire(createRequire(import.meta.url).resolve('proper-lockfile'))
+  const fs: typeof import('node:fs') = require('graceful-fs')
+  const { stat, utimes } = fs
+  let removals = 0
+  const removing = (path: unknown) => {
+    if (path === lock && removals++ === 0) rmdirSync(lock)
+  }
+  t.teardown(() => Object.assign(fs, { stat, utimes }))
+  Object.assign(fs, {
+    stat(...args: Parameters<typeof stat>) {
+      removing(args[0])
+      stat(...args)
+    },
+    utimes(...args: Parameters<typeof utimes>) {
+      removing(args[0])
+      utimes(...args)
+    }
+  })
+  t.equal(await withLock({ lock, file: join(directory, 'x'), busy: 'busy' }, work), 'done')
+  t.ok(removals > 1, 'it was removed once')
+  t.strictSame(readdirSync(directory), [])
 })
 
 t.test('two at once take turns; a lost lock and a failure do no harm', async t => {

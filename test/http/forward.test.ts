@@ -34,7 +34,7 @@ async function front(
   const told: string[] = []
   const running = await start(t, [...never, here], {
     limits,
-    elsewhere: ({ path }) =>
+    upstreamFor: ({ path }) =>
       path === '/here'
         ? undefined
         : {

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { share } from '../../lib/http/admission/descriptors.js'
-import { defaultLimits, LIMITS } from '../../lib/http/admission/limits.js'
+import { defaultLimits, LIMITS, share } from '../../lib/http/admission/limits.js'
 import { checkout } from '../support/programs.js'
 
 const count = (value: number) => value.toLocaleString('en-US')

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { OpenFile } from '../../lib/http/open-files.js'
-import { PieceCache } from '../../lib/http/piece-cache.js'
+import { PieceCache } from '../../lib/http/downloads.js'
+import type { OpenFile } from '../../lib/http/files.js'
 
 const SIZE = 4
 

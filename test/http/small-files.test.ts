@@ -2,7 +2,7 @@ import { createHook } from 'node:async_hooks'
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { OpenFiles, SmallFileCache } from '../../lib/http/open-files.js'
+import { OpenFiles, SmallFileCache } from '../../lib/http/files.js'
 import { RawClient, route, start } from './helpers.js'
 
 const KILOBYTE = 1024

@@ -131,7 +131,8 @@ export async function copyFromNode({ tree, work, change }) {
   await writeFile(work + '/etc/hostname', 'grabbed')
   change('changed etc/hostname')
   return { changes: 1 }
-}`
+}
+export const copyToNode = async () => { throw new Error('only a grab') }`
 const fakeReach = `
 export const checkReachable = async () => {}
 export const checkPrograms = async () => {}
@@ -140,7 +141,7 @@ export const nodeMounts = async () => []`
 // rules 9.12
 t.test('kill -9 during a grab', async t => {
   const { daemon, tree, whole, crash } = await beginning(t)
-  daemon.replace('helper/transfer/from-node', fakeGrab)
+  daemon.replace('helper/transfer/node-transfer', fakeGrab)
   daemon.replace('helper/transfer/reach', fakeReach)
   await daemon.admin.post('/config/network/cluster', { network: '10.1.0.0/16' })
   await daemon.admin.post('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })

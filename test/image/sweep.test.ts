@@ -1,7 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { Installing } from '../../lib/image/installing.js'
-import { PackReconciler } from '../../lib/image/pack-reconciler.js'
+import { Installing, PackReconciler } from '../../lib/image/pack-reconciler.js'
 import { recover } from '../../lib/image/tree-changes.js'
 import { notesIn } from '../support/notes.js'
 import { Bench } from './bench.js'

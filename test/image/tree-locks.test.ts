@@ -1,7 +1,7 @@
 // rules 9.15
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { TreeLocks } from '../../lib/image/tree-locks.js'
+import { TreeLocks } from '../../lib/image/tree-reconciler.js'
 
 /** Closed until it is opened. */
 function gateOf() {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { changesOf, settled } from '../../lib/inventory/changes.js'
-import type { Inventory } from '../../lib/inventory/shape.js'
+import type { Inventory } from '../../lib/inventory/facts.js'
+import { changesOf, settled } from '../../lib/inventory/inventories.js'
 import { dimms, machine } from './machines.js'
 
 const gib = 2 ** 30

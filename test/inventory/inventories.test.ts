@@ -1,6 +1,6 @@
 import t from 'tap'
+import { readInventory } from '../../lib/inventory/facts.js'
 import { Inventories } from '../../lib/inventory/inventories.js'
-import { readInventory } from '../../lib/inventory/shape.js'
 import { MemoryRecords } from '../support/memory-records.js'
 import { dimms, machine } from './machines.js'
 

@@ -1,4 +1,4 @@
-import type { Inventory } from '../../lib/inventory/shape.js'
+import type { Inventory } from '../../lib/inventory/facts.js'
 
 const gib = 2 ** 30
 

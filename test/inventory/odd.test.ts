@@ -1,7 +1,6 @@
 import t from 'tap'
-import { type Facts, factsOf } from '../../lib/inventory/facts.js'
+import { type Facts, factsOf, type Inventory } from '../../lib/inventory/facts.js'
 import { differenceText, OddNodes } from '../../lib/inventory/odd.js'
-import type { Inventory } from '../../lib/inventory/shape.js'
 import { longestTurn } from '../support/turns.js'
 import { dimms, machine } from './machines.js'
 

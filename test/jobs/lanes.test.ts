@@ -5,11 +5,11 @@ import { Gate, openJobs, outcome, settled, spec } from '../support/jobs.js'
 import { until } from '../support/until.js'
 
 t.test('which jobs may begin', t => {
-  const job = (name: string, lanes: string, ready = true, elsewhere = false) => ({
+  const job = (name: string, lanes: string, ready = true, remote = false) => ({
     name,
     lanes: lanes.split(' ').filter(Boolean),
     ready,
-    elsewhere
+    remote
   })
   const far = (name: string, lanes = '') => job(name, lanes, true, true)
   const reader = (name: string) => ({ ...far(name), reads: true })
@@ -40,7 +40,7 @@ t.test('which jobs may begin', t => {
       3,
       'c'
     ],
-    ['work elsewhere needs no place', [job('a', ''), far('b')], ['x', 'y'], 2, 'b'],
+    ['remote work needs no place', [job('a', ''), far('b')], ['x', 'y'], 2, 'b'],
     ['and keeps to its lanes', [far('a', 'x'), far('b', 'y')], ['x'], 1, 'b'],
     ['nor does it take one', [far('a'), far('b'), job('c', ''), job('d', '')], [], 1, 'a b c'],
     ['16 of it at once', names(17).map(name => far(name)), [], 1, names(16).join(' ')],

@@ -3,7 +3,7 @@ import { KEPT_MS, READING_KEPT_MS } from '../../lib/jobs/records.js'
 import { Gate, openJobs, recordIds, settled, spec } from '../support/jobs.js'
 import { until } from '../support/until.js'
 
-const reading = { reads: true, elsewhere: true } as const
+const reading = { reads: true, remote: true } as const
 
 // rules 8.1
 t.test('of one user 8 requests that only read may be unfinished', async t => {

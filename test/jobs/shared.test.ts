@@ -332,7 +332,7 @@ t.test('a record is made into JSON once for each time that it is stored', async 
   t.equal(shared.record(job.id).state, 'done')
 })
 
-const reading = { reads: true, elsewhere: true } as const
+const reading = { reads: true, remote: true } as const
 
 // rules 11.20
 t.test('a record of a request that only reads is written less often', async t => {

@@ -1,7 +1,7 @@
 import { chmod, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import type { Inventory } from '../../lib/inventory/shape.js'
+import type { Inventory } from '../../lib/inventory/facts.js'
 import { dimm, withHandle } from '../node/machine-tree.js'
 import { Daemon } from '../support/daemon.js'
 import { requirePrograms } from '../support/programs.js'

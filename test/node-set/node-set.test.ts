@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { runSync } from '../../lib/base/concurrency.js'
 import { evaluate as evaluating, isNodeSet } from '../../lib/node-set/evaluate.js'
-import { fold, foldSliced } from '../../lib/node-set/fold.js'
+import { fold, foldSliced } from '../../lib/node-set/hostlist.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 

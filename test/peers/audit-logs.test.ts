@@ -5,9 +5,8 @@ import { checkParam } from '../../lib/api/params.js'
 import type { Caller } from '../../lib/auth/access.js'
 import { createLog } from '../../lib/base/log.js'
 import { HttpServer } from '../../lib/http/server.js'
-import { AUDIT_LINES, AuditLogs } from '../../lib/peers/lines.js'
 import { ControllerAuth } from '../../lib/peers/proofs.js'
-import { lineRoutes } from '../../lib/peers/routes.js'
+import { AUDIT_LINES, AuditLogs, lineRoutes } from '../../lib/peers/routes.js'
 import { impostor } from '../support/impostor.js'
 
 const key = Buffer.alloc(32, 7)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Lines } from '../../lib/program/lines.js'
+import { Lines } from '../../lib/program/program.js'
 
 /** The lines of some text that arrives in pieces of so many bytes. */
 function cut(text: string, size: number): string[] {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { parsePrefix, toAddress } from '../../lib/model/address.js'
-import { DiskSpace } from '../../lib/monitor/disk-space.js'
+import { DiskSpace } from '../../lib/monitor/health.js'
 import { subtractRanges } from '../../lib/services/dhcp/data.js'
 import { reverseNameOf, reverseZones } from '../../lib/services/dns/data.js'
 import { nextSerial, serials } from '../../lib/services/dns/serials.js'

@@ -2,8 +2,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import type { SwitchDoc } from '../../lib/model/types/switch.js'
-import { openSnmp } from '../../lib/services/snmp/session.js'
-import { readTables } from '../../lib/services/snmp/tables.js'
+import { openSnmp, readTables } from '../../lib/services/snmp/tables.js'
 
 // Switches that are somebody else: what they tell has a bound (rules 4.18).
 

@@ -5,7 +5,7 @@ import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { problemText } from '../../lib/store/errors.js'
+import { problemText } from '../../lib/base/errors.js'
 import {
   Client,
   type ClientOptions,
@@ -15,9 +15,15 @@ import {
 } from '../../lib/store/etcd/client.js'
 import { etcdctlFor } from '../../lib/store/etcd/etcdctl.js'
 import { keysBelow } from '../../lib/store/etcd/keys.js'
-import { get, list, transact } from '../../lib/store/etcd/kv.js'
+import {
+  CompactedError,
+  get,
+  list,
+  transact,
+  type WatchedTransaction,
+  watchTransactions
+} from '../../lib/store/etcd/kv.js'
 import { StoredKeys } from '../../lib/store/etcd/stored.js'
-import { CompactedError, type WatchedTransaction, watchTransactions } from '../../lib/store/etcd/watch.js'
 import { makeCertificate } from '../support/certificate.js'
 import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'

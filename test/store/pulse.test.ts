@@ -1,5 +1,5 @@
 import t from 'tap'
-import { HeartbeatMonitor } from '../../lib/store/etcd/heartbeats.js'
+import { HeartbeatMonitor } from '../../lib/store/etcd/leadership.js'
 
 /**
  * What the pulse says of looks that took 10 ms each: at these times, with the last sign of life, '' where

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { LogEvent } from '../../lib/tpm/event-log.js'
+import type { LogEvent } from '../../lib/tpm/measurements.js'
 
 /**
  * The event log of a virtual machine that booted by PXE with Secure Boot, and the PCRs that its TPM had then:

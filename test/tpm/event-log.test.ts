@@ -9,7 +9,7 @@ import {
   replay,
   secureBootOf,
   textOf
-} from '../../lib/tpm/event-log.js'
+} from '../../lib/tpm/measurements.js'
 import { output } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { startTpm } from '../support/tpm.js'

@@ -1,7 +1,6 @@
 import t from 'tap'
-import { readEvidence } from '../../lib/trust/evidence.js'
 import { TrustKeys } from '../../lib/trust/keys.js'
-import { judge } from '../../lib/trust/verdict.js'
+import { judge, readEvidence } from '../../lib/trust/verdict.js'
 import { Controller } from '../support/controller.js'
 import { bootEvents, grubOf, Machine } from './machine.js'
 

@@ -10,7 +10,7 @@ import {
   verify
 } from 'node:crypto'
 import type { Test } from 'tap'
-import type { MeasuredBoot } from '../../lib/boot/grub/measured.js'
+import type { MeasuredBoot } from '../../lib/boot/grub/script.js'
 import type { Controller, Reply } from '../support/controller.js'
 import { output } from '../support/programs.js'
 import { attesting, startTpm, type Tpm } from '../support/tpm.js'

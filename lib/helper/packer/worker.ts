@@ -4,12 +4,11 @@ import { Readable } from 'node:stream'
 import { createGzip } from 'node:zlib'
 import { answerQuestions, LONGEST_MS } from '../../base/thread.js'
 import { run } from '../../program/program.js'
-import { archive } from './archive.js'
+import { archive, walk, walkOf } from './archive.js'
 import type { Contents } from './contents.js'
 import type { Hashed, WorkerTask } from './in-worker.js'
 import { Omissions, type PackResult } from './packer.js'
 import { writePlainTar } from './plain-tar.js'
-import { walk, walkOf } from './walk.js'
 
 // The thread that in-worker.ts starts. It does one task, which may block it.
 const HASH_CHUNK_BYTES = 1024 * 1024

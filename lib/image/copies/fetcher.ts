@@ -5,7 +5,7 @@ import type { Log } from '../../base/log.js'
 import type { Config } from '../../config/types.js'
 import { exists, syncDirectory, syncFile, unlessMissing } from '../../disk/file.js'
 import { type Hashed, hashFile } from '../../helper/packer/in-worker.js'
-import { leastFree } from '../../monitor/disk-space.js'
+import { leastFree } from '../../monitor/health.js'
 import type { Manifest } from '../manifest.js'
 import { servedMode } from '../publish.js'
 import {

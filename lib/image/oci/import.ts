@@ -1,25 +1,23 @@
-import { mkdir } from 'node:fs/promises'
+import { link, mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { badRequest, ServiceError, unavailable } from '../../base/errors.js'
-import { exists } from '../../disk/file.js'
+import { exists, isFile, unlessMissing } from '../../disk/file.js'
+import { hasAnyInside, textInside } from '../../disk/open-directory.js'
 import { STORED } from '../../helper/containers-storage.js'
+import { hashFile } from '../../helper/packer/in-worker.js'
 import type { JobContext } from '../../jobs/jobs.js'
 import type { Actor } from '../../model/model.js'
 import { isObjectName, objectNameRule } from '../../model/names.js'
-import type { Tx } from '../../model/stored.js'
-import type { ImageSource } from '../../model/types/image-source.js'
-import type { OsimageDoc } from '../../model/types/osimage.js'
-import type { ImageContext } from '../context.js'
-import { placeOf } from '../grab.js'
+import { docsOf, type Tx } from '../../model/stored.js'
+import type { ImageSource, OsimageDoc } from '../../model/types/osimage.js'
+import { type ImageContext, unusable } from '../context.js'
+import { kernelsIn } from '../kernel.js'
 import { packNote, temporary } from '../notes.js'
 import { discard } from '../publish.js'
-import { unusable } from '../refusals.js'
+import { placeOf } from '../transfers.js'
 import { alreadyThere, placeTree } from '../tree-changes.js'
-import { here } from '../trees.js'
-import { type System, systemIn } from './boot-needs.js'
-import { keepLayers, lendLayers } from './layers.js'
-import { type Reference, readReference } from './reference.js'
-import { readLayout, Skopeo } from './skopeo.js'
+import { here, usualInits } from '../trees.js'
+import { blobsIn, type Reference, readLayout, readReference, Skopeo } from './skopeo.js'
 
 interface Wanted {
   readonly name: string
@@ -176,4 +174,157 @@ async function placeImage(
   const placement = { parent, target, replaces: tree !== undefined, timeLimitMs, fill, commit }
   await placeTree(context, placement, job)
   job.line(`OS image ${name} is ${made.digest}: ${made.layers.length} layers; pack it for the nodes`)
+}
+
+/** The layers of imported images, which an update need not fetch again. It may be deleted at any time. */
+const layersIn = ({ config }: Pick<ImageContext, 'config'>) => join(config.paths.files, '.svcd-layers')
+
+const nameOf = (digest: string) => digest.slice('sha256:'.length)
+
+/**
+ * Puts kept layers into the layout that skopeo fills, which then does not ask for them; returns their bytes.
+ * Only those that the image had before: a registry may name the layer of a private image in its manifest.
+ */
+export async function lendLayers(
+  context: ImageContext,
+  scratch: string,
+  digests: readonly string[],
+  before: readonly string[] | undefined,
+  { line, signal }: JobContext
+): Promise<number> {
+  const blobs = blobsIn(scratch)
+  await mkdir(blobs, { recursive: true })
+  let lent = 0
+  let lentBytes = 0
+  for (const name of new Set(digests.filter(digest => before?.includes(digest)).map(nameOf))) {
+    const kept = join(layersIn(context), name)
+    const blob = join(blobs, name)
+    // The end of another import may remove what is kept, but not what is linked.
+    const isLinked = await link(kept, blob).then(
+      () => true,
+      () => false
+    )
+    if (!isLinked) continue
+    const { sha256, bytes } = (await isFile(blob)) ? await hashFile(blob, signal) : { sha256: '', bytes: 0 }
+    if (sha256 === name) {
+      lent++
+      lentBytes += bytes
+    } else for (const damaged of [blob, kept]) await rm(damaged, { force: true })
+  }
+  if (lent > 0) line(`${lent} of ${digests.length} layers are here already`)
+  return lentBytes
+}
+
+/** Keeps the layers of an image that was imported, and removes others. */
+async function keepLayers(context: ImageContext, scratch: string, digests: readonly string[]) {
+  const directory = layersIn(context)
+  await mkdir(directory, { recursive: true, mode: 0o700 })
+  for (const name of digests.map(nameOf))
+    await link(join(blobsIn(scratch), name), join(directory, name)).catch(() => {})
+  await removeUnusedLayers(context)
+}
+
+/** Removes the layers that no image has, and beyond `[image] max_unpacked` those that were fetched first. */
+export async function removeUnusedLayers(context: Pick<ImageContext, 'config' | 'model'>): Promise<void> {
+  const directory = layersIn(context)
+  const digests = docsOf(context.model.view, 'osimage').flatMap(({ source }) => source?.layers ?? [])
+  const wanted = new Set(digests.map(nameOf))
+  const found: { path: string; bytes: number; time: number }[] = []
+  for (const name of await unlessMissing(readdir(directory), [])) {
+    const path = join(directory, name)
+    const { size = 0, mtimeMs = 0 } = (await unlessMissing(stat(path), undefined)) ?? {}
+    found.push({ path, bytes: wanted.has(name) ? size : Number.POSITIVE_INFINITY, time: mtimeMs })
+  }
+  let all = 0
+  for (const { path, bytes } of found.sort((a, b) => b.time - a.time))
+    if (all + bytes > context.config.image.max_unpacked) await rm(path, { force: true })
+    else all += bytes
+}
+
+/** The parts of an image that its nodes boot with. */
+const meanings = {
+  kernel: 'a kernel (below /boot, or /lib/modules/VERSION/vmlinuz)',
+  init: 'an init (/sbin/init)',
+  initramfs: 'dracut or initramfs-tools'
+}
+
+type Need = keyof typeof meanings
+
+/** The packages of a kind of Linux, and the line of a Containerfile that adds them. */
+interface Family {
+  readonly ids: readonly string[]
+  readonly packages: Readonly<Record<Need, string>>
+  readonly line: (packages: string) => string
+}
+
+const apt = (packages: string) =>
+  `RUN apt-get update && apt-get install -y --no-install-recommends ${packages}`
+
+const families: readonly Family[] = [
+  {
+    ids: ['ubuntu'],
+    packages: { kernel: 'linux-image-generic', init: 'systemd-sysv', initramfs: 'initramfs-tools' },
+    line: apt
+  },
+  {
+    ids: ['debian'],
+    packages: { kernel: 'linux-image-amd64', init: 'systemd-sysv', initramfs: 'initramfs-tools' },
+    line: apt
+  },
+  {
+    ids: ['rhel', 'fedora', 'centos', 'rocky', 'almalinux'],
+    packages: { kernel: 'kernel', init: 'systemd', initramfs: 'dracut' },
+    line: packages => `RUN dnf install -y ${packages}`
+  },
+  {
+    ids: ['suse', 'opensuse', 'sles'],
+    packages: { kernel: 'kernel-default', init: 'systemd-sysvinit', initramfs: 'dracut' },
+    line: packages => `RUN zypper --non-interactive install ${packages}`
+  }
+]
+
+/** The kind of system in the tree of an image, and what it lacks to boot. */
+interface System {
+  /** For the fields of its object. */
+  readonly distribution?: string
+  readonly osrelease?: string
+  /** One sentence, with the line for a Containerfile. */
+  readonly lacking?: string
+}
+
+const MOST_OS_RELEASE = 64 * 1024
+
+/** Looks into the tree of an image. Throws unavailable (503) for one with too many kernels. */
+export async function systemIn(tree: string): Promise<System> {
+  const { ID, ID_LIKE = '', VERSION_ID = '' } = await osRelease(tree)
+  const builders = ['usr/bin/dracut', 'usr/sbin/dracut', 'usr/sbin/mkinitramfs']
+  const missing: Need[] = []
+  if ((await kernelsIn(tree)).length === 0) missing.push('kernel')
+  if (!(await hasAnyInside(tree, usualInits))) missing.push('init')
+  if (!(await hasAnyInside(tree, builders))) missing.push('initramfs')
+  return {
+    ...(ID !== undefined && isObjectName(ID) ? { distribution: ID } : {}),
+    ...(/^[\w.-]{1,40}$/.test(VERSION_ID) ? { osrelease: VERSION_ID } : {}),
+    ...(missing.length > 0 ? { lacking: sentence(missing, [ID ?? '', ...ID_LIKE.split(' ')]) } : {})
+  }
+}
+
+function sentence(missing: readonly Need[], ids: readonly string[]): string {
+  const what = `it lacks ${missing.map(need => meanings[need]).join(' and ')}`
+  const [family] = ids.flatMap(id => families.find(({ ids }) => ids.includes(id)) ?? [])
+  if (!family) return `${what}: add them in its Containerfile, as docs/oci.md says`
+  const packages = missing.map(need => family.packages[need]).join(' ')
+  return `${what}; add to its Containerfile: ${family.line(packages)}`
+}
+
+/** Reads /etc/os-release; an empty record where there is none. */
+async function osRelease(tree: string): Promise<Partial<Record<string, string>>> {
+  const text = (await textInside(tree, 'etc/os-release', MOST_OS_RELEASE)) ?? ''
+  return Object.fromEntries(
+    text.split('\n').flatMap(line => {
+      // Trimmed first: an expression that ends in white space takes quadratic time on much of it.
+      const [, name, value] = /^([A-Z_]+)=["']?([^"']*)["']?$/.exec(line.trimEnd()) ?? []
+      return name === undefined || value === undefined ? [] : [[name, value]]
+    })
+  )
 }

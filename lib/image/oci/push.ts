@@ -10,8 +10,7 @@ import { defaultTag, findTag } from '../../model/tags.js'
 import { imageDirectoryOf, type OsimageDoc, type PackDoc } from '../../model/types/osimage.js'
 import type { ImageContext } from '../context.js'
 import { inScratch, saying } from './import.js'
-import { type Reference, readReference } from './reference.js'
-import { platform, Skopeo } from './skopeo.js'
+import { platform, type Reference, readReference, Skopeo } from './skopeo.js'
 
 interface Push {
   readonly image: OsimageDoc

@@ -52,7 +52,7 @@ const fields = [
   {
     name: 'macaddr',
     type: mac,
-    derived: 'elsewhere',
+    derived: 'settable',
     meaning: 'hardware address of the provision interface'
   },
   {

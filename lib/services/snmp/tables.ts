@@ -1,6 +1,7 @@
+import { createSocket, type Socket } from 'node:dgram'
+import snmp, { type Session, type User, type Varbind } from 'net-snmp'
 import { runSliced } from '../../base/concurrency.js'
 import type { SwitchDoc } from '../../model/types/switch.js'
-import { openSnmp } from './session.js'
 
 // Numeric, so that no MIB file is needed.
 const dot1qTpFdbPort = '1.3.6.1.2.1.17.7.1.2.2.1.2'
@@ -103,3 +104,121 @@ const texts = (table: Table = new Map()) =>
       typeof value === 'string' ? [[Number(key), value.trim()] as const] : []
     )
   )
+
+/** A switch that leaves three tries unanswered counts as dead, in less time than a machine waits. */
+const tryMs = 500
+const retries = 2
+/** Rows per request: an answer fits into one Ethernet frame. */
+const rowsAtOnce = 40
+/** Longest text and longest table index, in bytes (RFC 2579: 255). */
+const longest = 255
+
+/** A conversation with one switch. */
+interface SnmpClient {
+  /** Reads numbers and short texts below an OID: rest of the OID → value. Its Error holds no secret. */
+  table(oid: string): Promise<Map<string, number | string>>
+  close(): void
+}
+
+/**
+ * Opens a conversation with the SNMP agent at an IPv4 address. `read` is a v2c community, or a v3 user as
+ * `v3:<user>[:<authentication password>[:<privacy password>]]` (SHA and AES-128; none may hold a colon). It
+ * fails when the agent sends more than `most` rows.
+ */
+export function openSnmp(
+  address: string,
+  read: string,
+  port = 161,
+  most = Number.POSITIVE_INFINITY
+): SnmpClient {
+  let left = most
+  const waiting = new Set<(error: Error) => void>()
+  const fail = (why: string) => {
+    for (const reject of [...waiting]) reject(new Error(why))
+  }
+  const session = open(address, read, port, () => fail('its answer is not valid'))
+  // A packet that is not SNMP counts as no answer.
+  session.on('error', () => {})
+  return {
+    table: oid =>
+      new Promise((resolve, reject) => {
+        const rows = new Map<string, number | string>()
+        const end = (settle: () => void) => {
+          waiting.delete(refuse)
+          settle()
+        }
+        const refuse = (error: Error) => end(() => reject(error))
+        waiting.add(refuse)
+        session.subtree(
+          oid,
+          rowsAtOnce,
+          varbinds => {
+            left -= varbinds.length
+            if (left < 0) fail(`it tells more than ${most} rows`)
+            return left < 0 || !take(varbinds, oid, rows)
+          },
+          error => end(() => (error ? reject(new Error(reasonOf(error))) : resolve(rows)))
+        )
+      }),
+    close() {
+      fail('it was not asked to the end')
+      session.close()
+    }
+  }
+}
+
+/** Adds rows; false for a repeated row: a looping agent is not followed. Buffers are slices of the packet. */
+function take(varbinds: readonly Varbind[], oid: string, rows: Map<string, number | string>): boolean {
+  for (const { oid: place, value } of varbinds) {
+    if (place.length > oid.length + longest) continue
+    const key = place.slice(oid.length + 1)
+    if (rows.has(key)) return false
+    if (typeof value === 'number') rows.set(key, value)
+    else if (Buffer.isBuffer(value) && value.length <= longest) rows.set(key, value.toString('utf8'))
+  }
+  return true
+}
+
+function open(address: string, read: string, port: number, onBad: () => void): Session {
+  const options = { port, retries, timeout: tryMs, dgramModule: { createSocket: guarded(onBad) } }
+  const user = userOf(read)
+  return user
+    ? snmp.createV3Session(address, user, { ...options, version: snmp.Version3 })
+    : snmp.createSession(address, read, { ...options, version: snmp.Version2c })
+}
+
+function userOf(read: string): User | undefined {
+  const [form, name = '', authKey, privKey] = read.split(':')
+  if (form !== 'v3') return undefined
+  const { noAuthNoPriv, authNoPriv, authPriv } = snmp.SecurityLevel
+  if (!authKey) return { name, level: noAuthNoPriv }
+  const withAuth = { name, authProtocol: snmp.AuthProtocols.sha, authKey }
+  if (!privKey) return { ...withAuth, level: authNoPriv }
+  return { ...withAuth, level: authPriv, privProtocol: snmp.PrivProtocols.aes, privKey }
+}
+
+/** Makes sockets that drop an answer on which the package throws, as that would end the daemon. */
+const guarded = (onBad: () => void) => (type: 'udp4') => {
+  const socket = createSocket(type)
+  const on = socket.on.bind(socket) as (event: string, listener: (...args: unknown[]) => void) => Socket
+  socket.on = (event: string, listener: (...args: never[]) => void) =>
+    on(event, (...args) => {
+      try {
+        listener(...(args as never[]))
+      } catch {
+        onBad()
+      }
+    })
+  return socket
+}
+
+/** The package's own messages may hold the community, or parts of an answer. */
+function reasonOf(error: Error): string {
+  const { name, message } = error
+  const code = (error as { code?: unknown }).code
+  if (name === 'RequestTimedOutError') return `it does not answer (${retries + 1} tries, ${tryMs} ms each)`
+  if (name === 'RequestFailedError') return `it refuses the request (${message})`
+  if (name === 'ResponseInvalidError')
+    return `its answer is not valid (${snmp.ResponseInvalidCode[String(code)] ?? 'for no known reason'})`
+  return `it cannot be asked (${typeof code === 'string' ? code : name})`
+}

@@ -8,13 +8,20 @@ import { decodeUtf8 } from '../json.js'
 import type { ReplicationListener, Write } from '../medium.js'
 import type { LeaderEndpoint } from '../role.js'
 import { NoRevisionError, NoRoomError, UnclearError } from './client.js'
-import { HeartbeatMonitor } from './heartbeats.js'
 import { type Etcd, type Keys, objectIn } from './keys.js'
-import { get, isCreatedAt, isModifiedAt, type Pair, remove, transact } from './kv.js'
-import { grantLease, type Leader, leaderIn, revokeLease } from './leadership.js'
+import {
+  get,
+  isCreatedAt,
+  isModifiedAt,
+  type Pair,
+  remove,
+  transact,
+  type WatchedTransaction,
+  watchTransactions
+} from './kv.js'
+import { grantLease, HeartbeatMonitor, type Leader, leaderIn, revokeLease } from './leadership.js'
 import type { EtcdRecords } from './records.js'
 import { commitsIn, parseIntent, StoredKeys, textOf, versionOf } from './stored.js'
-import { type WatchedTransaction, watchTransactions } from './watch.js'
 
 /** Turns changes of keys into commits; a large change counts from its intent on, with its staged writes. */
 class CommitAssembler {

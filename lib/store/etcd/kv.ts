@@ -23,10 +23,10 @@ const MOST_KEYS = 1000
 const WHOLE_LIST = { bytes: 1024 ** 3, ms: 120_000 }
 
 /** Encodes a key or a value for the gateway. */
-export const base64 = (text: string) => Buffer.from(text).toString('base64')
+const base64 = (text: string) => Buffer.from(text).toString('base64')
 
 /** The `range_end` of a prefix that ends in a slash. */
-export const endOf = (prefix: string) => `${prefix.slice(0, -1)}0`
+const endOf = (prefix: string) => `${prefix.slice(0, -1)}0`
 
 /** Sets a key, bound to `lease` if given. */
 export const put = (key: string, value: string, lease?: string): JsonObject => ({
@@ -186,7 +186,7 @@ export async function list(
 const isBefore = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b)) < 0
 
 /** A list of an answer; the gateway omits empty ones. Undefined for anything else. */
-export const listIn = (value: JsonValue | undefined): JsonValue[] | undefined =>
+const listIn = (value: JsonValue | undefined): JsonValue[] | undefined =>
   value === undefined ? [] : Array.isArray(value) ? value : undefined
 
 /** A 64-bit integer as the gateway writes it; undefined for anything else. */
@@ -206,7 +206,7 @@ function pairsIn({ kvs }: JsonObject, strange: (what: string) => Error): Pair[] 
 }
 
 /** Parses a pair. A removed key has no value, and `created` '0'. Throws as `pairsIn` does. */
-export function pairIn(json: JsonValue, strange: (what: string) => Error): Pair {
+function pairIn(json: JsonValue, strange: (what: string) => Error): Pair {
   const { key, value = '', create_revision = '0', mod_revision, lease = '0' } = isObject(json) ? json : {}
   const name = bytesOf(key)
   const told = name ? oneLine(shown(name), 300) : 'a key'
@@ -225,4 +225,65 @@ function bytesOf(value: JsonValue | undefined): Buffer | undefined {
   if (typeof value !== 'string') return undefined
   const bytes = Buffer.from(value, 'base64')
   return bytes.toString('base64') === value ? bytes : undefined
+}
+
+/** The changes of one transaction to the watched keys. */
+export interface WatchedTransaction {
+  readonly revision: string
+  /** The new value of each key; undefined: removed. */
+  readonly keys: readonly { readonly key: string; readonly value: Buffer | undefined }[]
+}
+
+/** etcd has compacted the revision to start from: all keys have to be listed again. */
+export class CompactedError extends Error {
+  override readonly name = 'CompactedError'
+}
+
+/**
+ * Watches all keys below a prefix that ends in a slash: yields each transaction from a revision on, whole, in
+ * order and once. Ends by throwing: CompactedError, UnclearError if the stream breaks, or the signal's
+ * reason.
+ */
+export async function* watchTransactions(
+  client: Client,
+  prefix: string,
+  from: string,
+  signal: AbortSignal
+): AsyncGenerator<WatchedTransaction, never> {
+  const question = {
+    create_request: { key: base64(prefix), range_end: base64(endOf(prefix)), start_revision: from }
+  }
+  const strange = (what: string) => new UnclearError(`etcd at ${client.endpointsText}: ${what}`)
+  let last = BigInt(from) - 1n
+  for await (const { result } of client.stream('watch', question, signal)) {
+    if (!isObject(result)) throw strange('it ended the watch')
+    const { canceled, compact_revision: compacted, cancel_reason: reason } = result
+    if (compacted !== undefined && compacted !== '0')
+      throw new CompactedError(
+        `etcd at ${client.endpointsText}: what happened since revision ${from} is compacted`
+      )
+    if (canceled) throw strange(`it ended the watch: ${oneLine(String(reason), 300)}`)
+    for (const moment of transactionsIn(result, strange)) {
+      if (BigInt(moment.revision) <= last)
+        throw strange(`it tells of revision ${moment.revision} after ${last}`)
+      last = BigInt(moment.revision)
+      yield moment
+    }
+  }
+  throw strange('it ended the watch')
+}
+
+function transactionsIn({ events }: JsonObject, strange: (what: string) => Error): WatchedTransaction[] {
+  const moments: { revision: string; keys: { key: string; value: Buffer | undefined }[] }[] = []
+  const all = listIn(events)
+  if (!all) throw strange('what it tells is no list')
+  for (const event of all) {
+    const { type = 'PUT', kv = null } = isObject(event) ? event : {}
+    const { key, value, modified: revision } = pairIn(kv, strange)
+    const each = { key, value: type === 'DELETE' ? undefined : value }
+    const moment = moments.at(-1)
+    if (moment?.revision === revision) moment.keys.push(each)
+    else moments.push({ revision, keys: [each] })
+  }
+  return moments
 }

@@ -1,6 +1,7 @@
+import type { Problem } from '../../base/errors.js'
 import { isObject, jsonObject } from '../../base/json.js'
 import { oneLine } from '../../base/log.js'
-import { LoadError, type Problem, reasonOf } from '../errors.js'
+import { LoadError, reasonOf } from '../errors.js'
 import { decodeUtf8, parseJson } from '../json.js'
 import type { StoredState, Write } from '../medium.js'
 import { baseOf } from '../record-kinds.js'

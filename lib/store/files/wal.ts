@@ -1,9 +1,10 @@
 import { lstatSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Problem } from '../../base/errors.js'
 import { exists, isMissing, readRegularFileSync, withOpen } from '../../disk/file.js'
 import type { DiskStep, FileLayer, LogFile } from '../../disk/steps.js'
-import { type Problem, reasonOf, StoreError } from '../errors.js'
+import { reasonOf, StoreError } from '../errors.js'
 import { listing } from './listing.js'
 import { decodeRecord, type Entry, encodeRecord, hasLaterChange, type LogRecord } from './log-record.js'
 

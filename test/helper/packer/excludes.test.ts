@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import t from 'tap'
+import { walk } from '../../../lib/helper/packer/archive.js'
 import { literalPattern, matcher, tarOptions, tarPattern } from '../../../lib/helper/packer/contents.js'
-import { walk } from '../../../lib/helper/packer/walk.js'
 import { NAMES, NAMES_NOT_UTF8, requireRootAndPrograms, workDirectory } from '../../image/rich-tree.js'
 
 requireRootAndPrograms()

@@ -17,8 +17,7 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { buildInitramfs } from '../../../lib/helper/packer/initramfs.js'
-import { initramfsOf } from '../../../lib/helper/packer/initramfs-cache.js'
-import { listTree } from '../../../lib/helper/packer/listing.js'
+import { initramfsOf, listTree } from '../../../lib/helper/packer/initramfs-cache.js'
 import { kernel, Tree } from '../../image/initramfs-tree.js'
 import { requirePrograms, requireRoot } from '../../support/programs.js'
 

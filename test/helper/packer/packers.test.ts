@@ -4,10 +4,10 @@ import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:f
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { ServiceError } from '../../../lib/base/errors.js'
+import { walk } from '../../../lib/helper/packer/archive.js'
 import { choosePacker } from '../../../lib/helper/packer/choose-packer.js'
 import { hashFile } from '../../../lib/helper/packer/in-worker.js'
 import type { Packer } from '../../../lib/helper/packer/packer.js'
-import { walk } from '../../../lib/helper/packer/walk.js'
 import { compareTrees } from '../../image/compare-trees.js'
 import { onlyPrograms, request } from '../../image/packing.js'
 import {

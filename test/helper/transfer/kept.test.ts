@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { identity, keptByPush } from '../../../lib/helper/transfer/exclusions.js'
+import { identity, keptByPush } from '../../../lib/helper/transfer/selection.js'
 import { checkout } from '../../support/programs.js'
 
 /** Whether an rsync pattern without further wildcards than `*` is for a path, or for a directory above it. */

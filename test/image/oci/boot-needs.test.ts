@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { systemIn } from '../../../lib/image/oci/boot-needs.js'
+import { systemIn } from '../../../lib/image/oci/import.js'
 import { scratch } from '../../support/scratch.js'
 import { makeTree } from '../small-tree.js'
 

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync }
 import { join } from 'node:path'
 import t from 'tap'
 import type { ImageContext } from '../../../lib/image/context.js'
-import { lendLayers } from '../../../lib/image/oci/layers.js'
+import { lendLayers } from '../../../lib/image/oci/import.js'
 import { output, requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
 import { until } from '../../support/until.js'

@@ -1,13 +1,13 @@
 import { isObject, type JsonObject, type JsonValue, objectsIn } from '../base/json.js'
 import { addTo } from '../base/lists.js'
-import type { TypeName } from './docs.js'
-import { isInstaller } from './effective.js'
-import type { Table } from './field.js'
-import { decoded, listed, withFlags, yesOrNo } from './luna.js'
-import { settingFields } from './settings.js'
-import { fieldFor } from './table.js'
-import { tagFields } from './types/osimage.js'
-import { objectTypes } from './types.js'
+import type { TypeName } from '../model/docs.js'
+import { isInstaller } from '../model/effective.js'
+import type { Table } from '../model/field.js'
+import { decoded, listed, withFlags, yesOrNo } from '../model/luna.js'
+import { settingFields } from '../model/settings.js'
+import { fieldFor } from '../model/table.js'
+import { tagFields } from '../model/types/osimage.js'
+import { objectTypes } from '../model/types.js'
 
 /** Tables of luna2's database, with the type of their objects here. */
 const tables: Readonly<Record<string, TypeName>> = {

@@ -1,8 +1,8 @@
-import { hash } from 'node:crypto'
-import { Cursor, hex, SHA256 } from './cursor.js'
-import { startOf } from './quote.js'
+import { hash, verify } from 'node:crypto'
+import { Cursor, ECDSA, hex, RSASSA, SHA256, TpmError } from './cursor.js'
+import { padded, type TpmPublic } from './keys.js'
 
-const LONGEST = 256 * 1024
+const LONGEST_LOG = 256 * 1024
 const MOST_EVENTS = 1536
 /** Bytes of a text for people. */
 const LONGEST_TEXT = 300
@@ -34,7 +34,7 @@ export interface LogEvent {
  * @throws TpmError for another format, a log without SHA-256, or one that is cut (rules 15.12).
  */
 export function readEventLog(log: Buffer): LogEvent[] {
-  const cursor = new Cursor('event log', log, LONGEST, true)
+  const cursor = new Cursor('event log', log, LONGEST_LOG, true)
   const sizes = readHeader(cursor)
   const events: LogEvent[] = []
   while (cursor.left > 0) {
@@ -47,7 +47,12 @@ export function readEventLog(log: Buffer): LogEvent[] {
 /** The first event, in the format of TPM 1.2: the algorithms of all others, and the bytes of a digest. */
 function readHeader(cursor: Cursor): ReadonlyMap<number, number> {
   cursor.take(28, 'its header')
-  const header = new Cursor('event log', cursor.take(cursor.u32('its header'), 'its header'), LONGEST, true)
+  const header = new Cursor(
+    'event log',
+    cursor.take(cursor.u32('its header'), 'its header'),
+    LONGEST_LOG,
+    true
+  )
   if (header.take(16, 'its header').toString('latin1') !== 'Spec ID Event03\0')
     throw header.wrong('its header', 'is not that of TPM 2.0')
   header.take(8, 'its version')
@@ -162,3 +167,80 @@ export function secureBootOf(events: readonly LogEvent[]): boolean | undefined {
   })
   return found.length === 1 && found[0] ? found[0] === '01' : undefined
 }
+
+const GENERATED = 0xff544347
+const ATTEST_QUOTE = 0x8018
+/** A quote has three names or digests of at most 66 bytes, and a signature is one of RSA 4096 at most. */
+const LONGEST_QUOTE = 1024
+
+/** The values of PCRs that a TPM signed, as one digest. */
+export interface Quote {
+  readonly nonce: Buffer
+  /** The PCRs of the SHA-256 bank that it quotes, ascending. */
+  readonly pcrs: readonly number[]
+  /** SHA-256 of their values, in that order: see `pcrDigest`. */
+  readonly digest: Buffer
+  /** How often the TPM was reset: another number is another boot. Only an endorsement key tells it. */
+  readonly resets: number
+}
+
+/**
+ * Reads a quote (TPMS_ATTEST, `tpm2_quote -m`) and verifies its signature (TPMT_SIGNATURE, `-s`) by an
+ * attestation key, which signs nothing but what its TPM made itself. The caller compares the nonce, and has
+ * to know whether the key is of the right TPM.
+ * @throws TpmError for a key that is no attestation key, another field or another signature (rules 15.11).
+ */
+export function checkQuote(ak: TpmPublic, quote: Buffer, signature: Buffer): Quote {
+  if (!ak.isAttestationKey)
+    throw new TpmError('public area', 'of the attestation key', 'is not that of a restricted key of one TPM')
+  const found = readQuote(new Cursor('quote', quote, LONGEST_QUOTE))
+  const value = readSignature(ak, new Cursor('signature', signature, LONGEST_QUOTE))
+  if (!verify('sha256', quote, { key: ak.key, dsaEncoding: 'ieee-p1363' }, value))
+    throw new TpmError('signature', 'value', 'is not by the attestation key that came with the quote')
+  return found
+}
+
+function readQuote(cursor: Cursor): Quote {
+  cursor.expect(GENERATED, cursor.u32('magic'), 'magic', 'a TPM made this')
+  cursor.expect(ATTEST_QUOTE, cursor.u16('type'), 'type', 'a quote')
+  cursor.sized('signer', 66)
+  const nonce = cursor.sized('nonce', 66)
+  cursor.take(8, 'clock')
+  const resets = cursor.u32('clock')
+  cursor.take(5, 'clock')
+  cursor.take(8, 'firmware version')
+  cursor.expect(1, cursor.u32('number of PCR banks'), 'number of PCR banks', 'sha256 alone')
+  cursor.expect(SHA256, cursor.u16('PCR bank'), 'PCR bank', 'sha256')
+  const selection = cursor.take(cursor.u8('PCR selection'), 'PCR selection')
+  const pcrs = Array.from({ length: 8 * selection.length }, (_, pcr) => pcr)
+  const digest = cursor.sized('PCR digest', 32)
+  if (digest.length < 32) throw cursor.wrong('PCR digest', `has ${digest.length} bytes, and not 32`)
+  cursor.end()
+  return { nonce, digest, resets, pcrs: pcrs.filter(pcr => ((selection[pcr >> 3] ?? 0) >> (pcr & 7)) & 1) }
+}
+
+/** The signature as node:crypto takes it. */
+function readSignature({ kind, point }: TpmPublic, cursor: Cursor): Buffer {
+  cursor.expect(
+    kind === 'rsa' ? RSASSA : ECDSA,
+    cursor.u16('scheme'),
+    'scheme',
+    'that of the attestation key'
+  )
+  cursor.expect(SHA256, cursor.u16('hash'), 'hash', 'sha256')
+  const bytes = point?.x.length ?? 512
+  const value = point
+    ? Buffer.concat(['r', 's'].map(field => padded(cursor.sized(field, bytes), bytes)))
+    : cursor.sized('value', bytes)
+  cursor.end()
+  return value
+}
+
+/** Returns SHA-256 of the values of these PCRs in ascending order, as a quote of them has it. */
+export function pcrDigest(values: ReadonlyMap<number, Buffer>, pcrs: readonly number[]): Buffer {
+  const ascending = [...pcrs].sort((a, b) => a - b)
+  return hash('sha256', Buffer.concat(ascending.map(pcr => values.get(pcr) ?? startOf(pcr))), 'buffer')
+}
+
+/** Returns the value of a PCR that nothing has extended: 17 to 22, for a late launch, begin with ones. */
+const startOf = (pcr: number): Buffer => Buffer.alloc(32, pcr >= 17 && pcr <= 22 ? 0xff : 0)
