@@ -149,7 +149,7 @@ t.test('a start that fails: one line per problem, exit 1, no stack trace', async
   const failures: [string, RegExp][] = [
     ['throw new Error("held by pid 7\\nsince noon")', /^svcd: held by pid 7; since noon\n$/],
     [
-      'throw Object.assign(new Error("two"), { problems: [{ file: "/a.json", line: 3, message: "x" }, { file: "/b.json", message: "y" }] })',
+      'throw new (await import("./base/errors.js")).ProblemsError([{ file: "/a.json", line: 3, message: "x" }, { file: "/b.json", message: "y" }])',
       /^\/a\.json:3: x\n\/b\.json: y\n$/
     ],
     ['throw "text"', /^svcd: text\n$/],
