@@ -37,6 +37,9 @@ export class PieceTurns {
   #underWay = 0
   #unsent = 0
 
+  /** @param later the timer; a test passes the time by hand */
+  constructor(private readonly later: (run: () => void, ms: number) => NodeJS.Timeout = setTimeout) {}
+
   /** Adds a download, until `leave`. */
   join(name: string): DownloadParty {
     const party = this.#parties.get(name) ?? {
@@ -77,7 +80,7 @@ export class PieceTurns {
         unsent = bytes
         this.#count(party, bytes)
         // A client that reads slowly must not hold the place of others.
-        timer = setTimeout(yieldPlace, pieceMs)
+        timer = this.later(yieldPlace, pieceMs)
         this.#grant()
       },
       end: () => {
