@@ -197,7 +197,12 @@ t.test('the overview and the events have the nodes of the limit alone', async t 
   await c.post('/config/group/gpu', { comment: 'x' })
   const read = async (ask: { token: string }) =>
     (await c.get('/monitor/events?follow=no', { ...ask, headers: since })).text
-  await until(async () => (await read({ token: c.token })).includes('"gpu"'))
+  await until(async () => {
+    const whole = await read({ token: c.token })
+    return ['"gpu"', ...['n1', 'g1', 'lone', 'n2'].map(name => `now ${name}`)].every(told =>
+      whole.includes(told)
+    )
+  })
   const seen = await read(vera)
   t.match(seen, /now n1[\s\S]*now n2/)
   t.notMatch(seen, /g1|lone|gpu/)
