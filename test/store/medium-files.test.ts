@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { FileMedium } from '../../lib/store/files/medium.js'
@@ -46,6 +46,12 @@ class Directory implements Place {
     writeFileSync(join(this.#directory, type, `${name}.json`), text)
   }
 
+  copy(t: Test): Directory {
+    const copy = new Directory(t)
+    cpSync(this.#directory, copy.#directory, { recursive: true })
+    return copy
+  }
+
   failAfter(writes: number): void {
     this.#left = writes
     this.failures = 0
@@ -56,4 +62,10 @@ class Directory implements Place {
   }
 }
 
-testMedium({ place: async t => new Directory(t), kills: 10 })
+testMedium({
+  place: async t => new Directory(t),
+  copy: (t, place) => (place as Directory).copy(t),
+  // A step on the disk that fails is not done.
+  hasLate: false,
+  kills: process.env.SVCD_LONG === undefined ? 5 : 10
+})
