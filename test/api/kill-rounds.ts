@@ -11,9 +11,9 @@ import { damage, Known, prepare, WRITERS } from './writers.js'
 /**
  * Kills a fresh daemon that much is written to, again and again: what was acknowledged has to be there after
  * each start, and nothing by half (rules 11.1). It makes more rounds, up to 20 times as many, until all that
- * a kill may leave was seen.
+ * a kill may leave was seen. In each round of so many, `loneEvery`, only one of three writers writes.
  */
-export async function killRounds(t: Test, program: Daemon, rounds: number): Promise<void> {
+export async function killRounds(t: Test, program: Daemon, rounds: number, loneEvery = 4): Promise<void> {
   const first = program.client()
   await prepare(first)
   first.close()
@@ -27,7 +27,7 @@ export async function killRounds(t: Test, program: Daemon, rounds: number): Prom
   for (let round = 1; round <= rounds || (!isSeen() && round < 20 * rounds); round++) {
     tried = round
     // Some changes have a write of the log each, with no other file on its way.
-    const lone = round % 4 === 0 ? all[(round / 4) % 3] : undefined
+    const lone = round % loneEvery === 0 ? all[(round / loneEvery) % 3] : undefined
     if (lone) await until(() => isWritten(program.path('state')))
     const some = lone ? [lone] : all
     const clients = some.map(() => program.client())
