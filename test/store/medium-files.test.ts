@@ -67,5 +67,5 @@ testMedium({
   copy: (t, place) => (place as Directory).copy(t),
   // A step on the disk that fails is not done.
   hasLate: false,
-  kills: process.env.SVCD_LONG === undefined ? 5 : 10
+  kills: 10
 })
