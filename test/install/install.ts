@@ -60,6 +60,13 @@ export function inPlace(plan: Plan, image: Buffer, mounts: string, ...steps: rea
   }
 }
 
+/** The plan without these steps, which the case is not about; `inventory` is one: a third of a run's forks each. */
+export function without(plan: Plan, ...steps: readonly string[]): Plan {
+  const left = steps.join('|')
+  const lines = new RegExp(`^ {2}(run_step (${left}) .*|(${left})_update)\\n`, 'gm')
+  return { ...plan, edit: script => (plan.edit?.(script) ?? script).replace(lines, '') }
+}
+
 /**
  * The runs ended with these statuses. What a node printed never goes into the name of an assertion: hostile
  * text there would end the test's own report, and hide failures.
