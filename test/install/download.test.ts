@@ -11,8 +11,8 @@ import { sha256 } from './packed-image.js'
 t.jobs = 8
 
 /**
- * An installation up to the image in memory, whose checksum the script compares: what unpacking and the network
- * do then is the matter of other tests.
+ * An installation up to the image in memory, whose checksum the script compares: what unpacking and the
+ * network do then is the matter of other tests.
  */
 const download = (t: Test, plan: Plan) => install(t, without(plan, 'inventory', 'unpack', 'network'))
 /** The same with the image unpacked. */

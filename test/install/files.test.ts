@@ -1,8 +1,8 @@
 import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { base64 } from '../support/install-data.js'
-import { completed, failed, install } from './install.js'
+import { completed, failed, install, type Plan, without } from './install.js'
 import { everyCase, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
@@ -12,6 +12,9 @@ const secret = (path: string, content = `secret of ${path}`) => ({
   content: base64(content)
 })
 const mode = (file: string) => (statSync(file).mode & 0o7777).toString(8)
+
+/** An installation that neither reports its hardware nor writes the files of its network. */
+const unpacked = (t: Test, plan: Plan) => install(t, without(plan, 'inventory', 'network'))
 
 for (const shell of shells) {
   // rules 5.5
@@ -28,7 +31,7 @@ for (const shell of shells) {
       'etc/loop2': '-> loop'
     })
     const binary = Buffer.from([0, 1, 255, 10, 13, 39]).toString('base64')
-    const done = await install(t, {
+    const done = await unpacked(t, {
       shell,
       answers: { '/files/rocky9.tar.gz': links },
       data: {
@@ -71,7 +74,7 @@ for (const shell of shells) {
 
   if (everyCase(shell))
     t.test(`a link that goes round is no place for a secret, ${shell}`, async t => {
-      const done = await install(t, {
+      const done = await unpacked(t, {
         shell,
         answers: { '/files/rocky9.tar.gz': packImage({ 'etc/loop': '-> loop2', 'etc/loop2': '-> loop' }) },
         data: { secrets: [secret('/etc/loop/key')] }
@@ -131,7 +134,7 @@ ln -s busybox /sysroot/usr/bin/chown
 `)
       const munge = { name: 'munge', path: '/etc/munge/munge.key', content: base64('bytes') }
       const place = (secret_access: Record<string, string>, partscript = chown) =>
-        install(t, {
+        unpacked(t, {
           shell,
           answers: { '/files/rocky9.tar.gz': packImage(files) },
           data: { partscript, secrets: [munge, secret('/etc/open.key')], secret_access }
@@ -161,7 +164,7 @@ ln -s busybox /sysroot/usr/bin/chown
     t.test(`a secret that does not fit leaves nothing of itself, ${shell}`, async t => {
       const small = { partscript: base64('mount -t tmpfs -o size=1m small /sysroot') }
       const data = { ...small, secrets: [secret('/etc/key', 'x'.repeat(2_000_000))] }
-      const done = await install(t, { shell, data })
+      const done = await unpacked(t, { shell, data })
       failed(t, done, 'secrets', /cannot write \/etc\/key in the image/)
       t.strictSame(
         readdirSync(done.machine.image('etc')).filter(name => name.startsWith('key')),
@@ -171,7 +174,7 @@ ln -s busybox /sysroot/usr/bin/chown
 
   t.test(`roles become units of the image, ${shell}`, async t => {
     const role = (target: string, script: string) => JSON.stringify({ target, script: base64(script) })
-    const done = await install(t, {
+    const done = await unpacked(t, {
       shell,
       data: { roles: ['ntp', '', 'early.disk', 'plain'] },
       answers: {
@@ -198,22 +201,20 @@ ln -s busybox /sysroot/usr/bin/chown
 
 t.test('what is no role is refused', async t => {
   const script = base64('true')
+  const rolesAlone = (plan: Plan) => without(plan, 'inventory', 'unpack', 'network')
   for (const [answer, reason] of [
     ['{"target":"multi-user.target"}', /target and a base64 script/],
     [JSON.stringify({ target: '../../x', script }), /target and a base64 script/],
     [JSON.stringify({ target: 'x.target', script: 'a"b' }), /target and a base64 script/],
     ['<html>', /target and a base64 script/]
   ] as const) {
-    const done = await install(t, {
-      shell: 'ash',
-      data: { roles: ['r'] },
-      answers: { '/boot/roles/r': answer }
-    })
+    const plan: Plan = { shell: 'ash', data: { roles: ['r'] }, answers: { '/boot/roles/r': answer } }
+    const done = await install(t, rolesAlone(plan))
     failed(t, done, 'roles', reason)
     t.notOk(existsSync(done.machine.image('etc/systemd/system/svc-role-r.service')))
   }
   for (const name of ['../x', 'a b', '$(touch /pwned)']) {
-    const done = await install(t, { shell: 'ash', data: { roles: [name] } })
+    const done = await install(t, rolesAlone({ shell: 'ash', data: { roles: [name] } }))
     failed(t, done, 'roles', /is not a role name/)
     t.strictSame(done.controller.gets(), ['/files/rocky9.tar.gz'])
   }
