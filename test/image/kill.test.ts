@@ -6,7 +6,7 @@ import { until } from '../support/until.js'
 import { type Crash, CrashingDaemon } from './crashing-daemon.js'
 import { makeTree, small } from './small-tree.js'
 
-/** Each place costs two starts of a daemon: those that differ most are tried every day, all of them then. */
+/** Each place costs a start of a daemon: those that differ most are tried every day, all of them then. */
 const isLong = process.env.SVCD_LONG !== undefined
 
 interface Shown {
@@ -17,14 +17,18 @@ interface Shown {
   readonly initrdfile: string | null
 }
 
-/** A daemon with an image that was packed and has changed since. */
-async function beginning(t: Test) {
+/**
+ * A daemon with an image that was packed and has changed since. It has other modules, and dies at `first`,
+ * where a pack does not come by.
+ */
+async function beginning(t: Test, first?: Crash, modules: Readonly<Record<string, string>> = {}) {
   const daemon = new CrashingDaemon(t)
-  await daemon.start()
+  for (const [name, code] of Object.entries(modules)) daemon.replace(name, code)
+  await daemon.start(first)
   const tree = makeTree(daemon.path('images', 'compute'), small)
   await daemon.admin.post('/config/osimage/compute', { path: tree })
-  const first = await daemon.admin.get('/config/osimage/compute/_pack')
-  t.equal(first.status, 204, first.text)
+  const packed = await daemon.admin.get('/config/osimage/compute/_pack')
+  t.equal(packed.status, 204, packed.text)
   const images = async () =>
     (await daemon.admin.read<{ config: { osimage: Record<string, Shown> } }>('/config/osimage')).config
       .osimage
@@ -51,13 +55,14 @@ async function beginning(t: Test) {
     t.notMatch(readFileSync('/proc/self/mountinfo', 'latin1'), daemon.path(), `${what}: no mount is left`)
     return found
   }
-  /** Kills the daemon there, starts it again and looks. */
-  const crash = async (kind: string, at: Crash, path: string, body?: object) => {
-    await daemon.kill()
-    await daemon.start(at)
+  /**
+   * Has the daemon die there, where it was started to, and looks at what the next start makes of it. That one
+   * dies at `next`, which no repair comes by.
+   */
+  const crash = async (kind: string, at: Crash, next: Crash | undefined, path: string, body?: object) => {
     const signal = await daemon.dies(client => (body ? client.post(path, body) : client.get(path)))
     t.equal(signal, 'SIGKILL', `${kind} before ${at.before}: it was killed`)
-    await daemon.start()
+    await daemon.start(next)
     const found = await whole(`${kind} before ${at.before}`)
     const { monitor } = await daemon.admin.read<{ monitor: { request: Record<string, object> } }>(
       '/monitor/request'
@@ -84,8 +89,11 @@ t.test('kill -9 during a pack', async t => {
     [{ module: 'image/pack', before: 'const pack: PackDoc' }, false],
     [{ module: 'image/publish', before: 'const to = join(directory, name)' }, false]
   ]
-  for (const [place, committed] of isLong ? [...more, ...places] : places) {
-    const found = await crash('pack', place, '/config/osimage/compute/_pack')
+  const all = isLong ? [...more, ...places] : places
+  await daemon.kill()
+  await daemon.start(all[0]?.[0])
+  for (const [i, [place, committed]] of all.entries()) {
+    const found = await crash('pack', place, all[i + 1]?.[0], '/config/osimage/compute/_pack')
     if (committed) t.not(found.compute?.imagefile, before.compute?.imagefile, 'what was stored is there')
     else t.same(found, before, `before ${place.before}: the image is as before`)
   }
@@ -96,29 +104,29 @@ t.test('kill -9 during a pack', async t => {
 
 // rules 9.12
 t.test('kill -9 during a clone', async t => {
-  const { daemon, tree, images, whole, crash } = await beginning(t)
+  const at = (before: string): Crash => ({ module: 'image/tree-changes', before })
+  const more = isLong ? ['await placement.fill', 'signal.throwIfAborted()', 'if (replaces)'].map(at) : []
+  const undone = [...more, at('await placement.commit')]
+  const [done, filling] = [at('// From here on'), at('await placement.fill')]
+  const { daemon, tree, images, whole, crash } = await beginning(t, undone[0])
   const before = await images()
-  const clone = (before: string) =>
-    crash('clone', { module: 'image/tree-changes', before }, '/config/osimage/compute/_clone', {
-      newosimage: 'copy'
-    })
-  const more = isLong ? ['await placement.fill', 'signal.throwIfAborted()', 'if (replaces)'] : []
-  for (const place of [...more, 'await placement.commit']) {
-    t.same(await clone(place), before, `before ${place}: no clone`)
+  const clone = (place: Crash, next: Crash) =>
+    crash('clone', place, next, '/config/osimage/compute/_clone', { newosimage: 'copy' })
+  for (const [i, place] of undone.entries()) {
+    t.same(await clone(place, undone[i + 1] ?? done), before, `before ${place.before}: no clone`)
     t.strictSame(readdirSync(daemon.path('images')), ['compute'], 'and no directory')
   }
-  const found = await clone('// From here on')
+  const found = await clone(done, filling)
   t.match(found.copy, { path: daemon.path('images', 'copy') }, 'what was stored is there')
   t.equal(readFileSync(daemon.path('images', 'copy', 'etc/hostname'), 'utf8'), 'image\n')
   t.ok(existsSync(tree))
-  const again = await daemon.admin.post('/config/osimage/compute/_clone', { newosimage: 'second' })
-  t.equal(again.status, 201, 'a rerun works')
   // A directory of the admin's with the name of a clone that was interrupted is not touched.
-  await daemon.kill()
-  await daemon.start({ module: 'image/tree-changes', before: 'await placement.fill' })
   await daemon.dies(client => client.post('/config/osimage/compute/_clone', { newosimage: 'third' }))
   makeTree(daemon.path('images', 'third'), { mine: 'mine' })
   await daemon.start()
+  await whole('after the last kill')
+  const again = await daemon.admin.post('/config/osimage/compute/_clone', { newosimage: 'second' })
+  t.equal(again.status, 201, 'a rerun works')
   await whole('at the end')
   t.equal(readFileSync(daemon.path('images', 'third', 'mine'), 'utf8'), 'mine')
   await daemon.kill()
@@ -140,12 +148,6 @@ export const nodeMounts = async () => []`
 
 // rules 9.12
 t.test('kill -9 during a grab', async t => {
-  const { daemon, tree, whole, crash } = await beginning(t)
-  daemon.replace('helper/transfer/node-transfer', fakeGrab)
-  daemon.replace('helper/transfer/reach', fakeReach)
-  await daemon.admin.post('/config/network/cluster', { network: '10.1.0.0/16' })
-  await daemon.admin.post('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
-  const state = () => readFileSync(join(tree, 'etc/hostname'), 'utf8')
   const places: [Crash, after: string][] = [
     [{ module: 'image/tree-changes', before: 'await rename(hidden, place)' }, 'image\n'],
     [{ module: 'image/tree-changes', before: '// From here on' }, 'image\n'],
@@ -157,8 +159,14 @@ t.test('kill -9 during a grab', async t => {
     [{ module: 'image/tree-changes', before: 'if (replaces)' }, 'image\n'],
     [{ module: 'image/tree-changes', before: 'await placement.commit' }, 'image\n']
   ]
-  for (const [place, after] of isLong ? [...more, ...places] : places) {
-    await crash('grab', place, '/config/node/n1/_osgrab', { osimage: 'compute' })
+  const all = isLong ? [...more, ...places] : places
+  const modules = { 'helper/transfer/node-transfer': fakeGrab, 'helper/transfer/reach': fakeReach }
+  const { daemon, tree, whole, crash } = await beginning(t, all[0]?.[0], modules)
+  await daemon.admin.post('/config/network/cluster', { network: '10.1.0.0/16' })
+  await daemon.admin.post('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
+  const state = () => readFileSync(join(tree, 'etc/hostname'), 'utf8')
+  for (const [i, [place, after]] of all.entries()) {
+    await crash('grab', place, all[i + 1]?.[0], '/config/node/n1/_osgrab', { osimage: 'compute' })
     t.equal(state(), after, `before ${place.before}: the tree is whole`)
     t.strictSame(readdirSync(daemon.path('images')), ['compute'])
     writeFileSync(join(tree, 'etc/hostname'), 'image\n')

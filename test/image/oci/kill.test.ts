@@ -29,7 +29,7 @@ t.test('kill -9 at any place of an import and of an update', async t => {
     await output('skopeo', ['copy', '--quiet', `oci:${image}`, `oci-archive:${archives[i]}`])
   }
   const daemon = new CrashingDaemon(t)
-  await daemon.start()
+  await daemon.start(places[0])
   const clean = async (what: string, images: readonly string[]) => {
     await daemon.settled()
     const hidden = readdirSync(daemon.path('files')).filter(name => /^\.(?!svcd-layers$)/.test(name))
@@ -37,13 +37,12 @@ t.test('kill -9 at any place of an import and of an update', async t => {
     t.strictSame(readdirSync(daemon.path('images')), images, `${what}: no directory is left`)
     t.strictSame(notesIn(daemon.path('state')), [], `${what}: no note is left`)
   }
-  for (const crash of places) {
-    await daemon.kill()
-    await daemon.start(crash)
+  // The start that puts things right is the one that dies next: no repair comes by a place of an import.
+  for (const [i, crash] of places.entries()) {
     const source = `oci-archive:${archives[0]}`
     const signal = await daemon.dies(admin => admin.post('/config/osimage/new/_import', { source }))
     t.equal(signal, 'SIGKILL', crash.before)
-    await daemon.start()
+    await daemon.start(places[i + 1])
     await clean(`import, ${crash.before} ${crash.after ?? 0}`, [])
     t.equal((await daemon.admin.get('/config/osimage/new')).status, 404)
   }
@@ -53,11 +52,11 @@ t.test('kill -9 at any place of an import and of an update', async t => {
   t.equal(made.status, 201, made.text)
   const hostname = () => readFileSync(daemon.path('images', 'new/etc/hostname'), 'utf8')
   const source = `oci-archive:${archives[1]}`
-  for (const crash of places) {
-    await daemon.kill()
-    await daemon.start(crash)
+  await daemon.kill()
+  await daemon.start(places[0])
+  for (const [i, crash] of places.entries()) {
     t.equal(await daemon.dies(admin => admin.post('/config/osimage/new/_update', { source })), 'SIGKILL')
-    await daemon.start()
+    await daemon.start(places[i + 1])
     await clean(`update, ${crash.before} ${crash.after ?? 0}`, ['new'])
     t.equal(hostname(), 'one', 'the old tree is whole')
   }
