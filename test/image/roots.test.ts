@@ -163,8 +163,10 @@ t.test('an inode of the root in two blocks of the table', async t => {
   const directory = scratch(t)
   const job = { line() {}, signal: new AbortController().signal } as unknown as JobContext
   const seen = new Set<number>()
-  // The root's inode is the last one; the length of a link moves it byte by byte.
-  for (let length = 20; length <= 36; length++) {
+  // The root's inode is the last one; the length of a link moves it byte by byte. Each third of the places
+  // where it can be split is tried every day, so that fields of four bytes are split anywhere; all then.
+  const step = process.env.SVCD_LONG ? 1 : 3
+  for (let length = 20; length <= 36; length += step) {
     const tree = join(directory, `tree${length}`)
     mkdirSync(tree)
     for (let i = 0; i < 254; i++) symlinkSync('x'.repeat(8), join(tree, `l${i}`))
