@@ -1,21 +1,24 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { builtTree, replaceModule, svcd } from '../support/built-tree.js'
 import { start } from '../support/child.js'
 import { scratch } from '../support/scratch.js'
 
+// One for all stand-ins: a copy of the checkout costs more than most of these tests.
+const tree = builtTree(t.testdir())
+// The rooms of the daemon take most of the time of a start, and a stand-in loads none of them.
+replaceModule(tree, 'cli/rooms.js', '')
+
 /**
- * A tree whose daemon is a stand-in that writes down when it is closed; `closing` is the body of its close.
+ * Puts a stand-in in the place of the tree's daemon, which writes down when it is closed; `closing` is the
+ * body of its close. What an earlier one left is removed.
  */
-function standIn(test: Test, closing: string, starting = '') {
-  const tree = builtTree(test.testdir())
+function standIn(closing: string, starting = '') {
   const events = join(tree, 'events')
-  // The rooms of the daemon take most of the time of a start, and this one loads none of them.
-  replaceModule(tree, 'cli/rooms.js', '')
-  replaceModule(
-    tree,
-    'daemon.js',
+  for (const path of [events, join(tree, 'var')]) rmSync(path, { recursive: true, force: true })
+  writeFileSync(
+    join(tree, 'dist/daemon.js'),
     `import { appendFileSync } from 'node:fs'
     const event = text => appendFileSync(${JSON.stringify(events)}, text + '\\n')
     export async function startDaemon(config) {
@@ -29,11 +32,11 @@ function standIn(test: Test, closing: string, starting = '') {
   )
   const words = (args: readonly string[]) => ['serve', '--config', join(tree, 'etc/svcd.ini'), ...args]
   const serve = (...args: string[]) => start(join(tree, 'bin', 'svcd'), words(args))
-  return { tree, serve, events: () => (existsSync(events) ? readFileSync(events, 'utf8') : '') }
+  return { serve, events: () => (existsSync(events) ? readFileSync(events, 'utf8') : '') }
 }
 
 t.test('says the address, where the first password is, and the next curl', async t => {
-  const { tree, serve } = standIn(t, '')
+  const { serve } = standIn('')
   const { says, process: child, ended } = serve()
   await says('/token')
   child.kill('SIGTERM')
@@ -59,7 +62,7 @@ t.test('says the address, where the first password is, and the next curl', async
 t.test(
   'svcctl is told as it can be typed: by its name where the shell finds it, by its path elsewhere',
   async t => {
-    const { tree } = standIn(t, '')
+    standIn('')
     const args = ['serve', '--config', join(tree, 'etc/svcd.ini')]
     const told = async (path: string, cwd: string) => {
       const env = { PATH: `${path}:${process.env.PATH}` }
@@ -80,7 +83,7 @@ t.test(
 )
 
 t.test('with users in the ini there is no word of a first password', async t => {
-  const { tree, serve } = standIn(t, '')
+  const { serve } = standIn('')
   const { stdout: line } = await svcd(tree, ['passwd', 'carol', '--stdin'], 'x')
   const [name, value] = line.trim().split(' = ')
   const settings = ['http.listen=[::]:7050', 'controller.address=fd00::1', `users.${name}=${value}`]
@@ -101,7 +104,7 @@ t.test('with users in the ini there is no word of a first password', async t => 
 
 // rules 11.5
 t.test('SIGTERM: closes with 10 s of grace, then exits 0', async t => {
-  const { serve, events } = standIn(t, 'await new Promise(resolve => setTimeout(resolve, 200))')
+  const { serve, events } = standIn('await new Promise(resolve => setTimeout(resolve, 200))')
   const { says, process: child, ended } = serve()
   await says('/token')
   t.equal(events(), '')
@@ -111,7 +114,7 @@ t.test('SIGTERM: closes with 10 s of grace, then exits 0', async t => {
 })
 
 t.test('a second signal exits 1 at once', async t => {
-  const { serve, events } = standIn(t, 'console.log("closing"); await new Promise(() => {})')
+  const { serve, events } = standIn('console.log("closing"); await new Promise(() => {})')
   const { says, process: child, ended } = serve()
   await says('/token')
   child.kill('SIGTERM')
@@ -123,7 +126,6 @@ t.test('a second signal exits 1 at once', async t => {
 
 t.test('a signal during the start is obeyed after it', async t => {
   const { serve, events } = standIn(
-    t,
     '',
     'console.log("starting"); await new Promise(resolve => setTimeout(resolve, 300)); event("started")'
   )
@@ -135,7 +137,7 @@ t.test('a signal during the start is obeyed after it', async t => {
 })
 
 t.test('a close that fails exits 1 with one sentence', async t => {
-  const { serve } = standIn(t, 'throw new Error("disk is full")')
+  const { serve } = standIn('throw new Error("disk is full")')
   const { says, process: child, ended } = serve()
   await says('/token')
   child.kill('SIGTERM')
@@ -159,7 +161,7 @@ t.test('a start that fails: one line per problem, exit 1, no stack trace', async
     ]
   ]
   for (const [starting, expected] of failures) {
-    const { serve } = standIn(t, '', starting)
+    const { serve } = standIn('', starting)
     const { code, stdout, stderr } = await serve().ended
     t.equal(code, 1)
     t.equal(stdout, '')
@@ -168,7 +170,7 @@ t.test('a start that fails: one line per problem, exit 1, no stack trace', async
 })
 
 t.test('readiness: systemd is told once the daemon listens, and only then', async t => {
-  const { tree } = standIn(t, '', 'event("started")')
+  standIn('', 'event("started")')
   // The path of a socket has 107 characters at most.
   const directory = scratch(t)
   const socket = join(directory, 'notify')
@@ -192,7 +194,7 @@ t.test('readiness: systemd is told once the daemon listens, and only then', asyn
 })
 
 t.test('readiness that cannot be told is logged, not fatal', async t => {
-  const { tree } = standIn(t, '')
+  standIn('')
   const {
     says,
     process: child,
@@ -207,9 +209,9 @@ t.test('readiness that cannot be told is logged, not fatal', async t => {
 
 // rules 7.7
 t.test('check: problems and warnings of templates and state', async t => {
-  const tree = builtTree(t.testdir())
   const check = async (found: object) => {
-    replaceModule(tree, 'cli/checks.js', `export const checkAll = async () => (${JSON.stringify(found)})`)
+    const code = `export const checkAll = async () => (${JSON.stringify(found)})`
+    writeFileSync(join(tree, 'dist/cli/checks.js'), code)
     return svcd(tree, ['check'])
   }
   t.match(await check({ problems: [], warnings: [], changedSettings: [] }), {
@@ -266,7 +268,6 @@ t.test('the real daemon: first start, the printed command gives a token, stop, s
 t.test('the hidden class of the tick objects of process.nextTick outlives full collections', async t => {
   // V8 prints an object with the address of its class, and moves no class.
   const { serve } = standIn(
-    t,
     '',
     `const [{ setFlagsFromString }, { runInNewContext }, { executionAsyncResource }] = await Promise.all(
       ['v8', 'vm', 'async_hooks'].map(name => import('node:' + name)))
