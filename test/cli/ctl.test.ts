@@ -26,6 +26,8 @@ import { start } from '../support/child.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
 import { RedfishService } from '../support/redfish-service.js'
+import { scratch } from '../support/scratch.js'
+import { svcctlServed } from '../support/svcctl.js'
 
 const tree = builtTree(t.testdir({ cache: {}, files: {}, 'own-roles': { a: 'echo a\n', b: 'echo b\n' } }))
 const program = join(tree, 'bin', 'svcctl')
@@ -96,7 +98,10 @@ const tokenFile = join(cache, 'svcd', `token-${encodeURIComponent(url)}`)
 t.test('login: the token is kept for this user alone', async t => {
   const before = await run(['node', 'list'])
   t.match(before, { code: 1, stdout: '', stderr: 'svcctl: you are not logged in; type: svcctl login USER\n' })
-  t.match(await run(['login', '--stdin'], 'wrong\n'), { code: 1, stderr: /user name or password is wrong/ })
+  t.match(await here(['login', '--stdin'], { input: 'wrong\n' }), {
+    code: 1,
+    stderr: /user name or password is wrong/
+  })
   t.match(await run(['login'], ''), { code: 2, stderr: /no terminal.*--stdin/ })
   // What another program left open is closed.
   mkdirSync(join(cache, 'svcd'), { mode: 0o755 })
@@ -391,12 +396,12 @@ t.test('a dry run tells and changes nothing', async t => {
 
 // rules 3.17
 t.test('what may be a slip is told beside the change', async t => {
-  const told = await run(['group', 'set', 'compute', 'BOOTIF.options=vlna=5'])
+  const told = await here(['group', 'set', 'compute', 'BOOTIF.options=vlna=5'])
   t.match(told, {
     ...{ code: 0, stdout: /updated/ },
     stderr: 'warning: interface BOOTIF: its option "vlna=5" is not known (did you mean "vlan"?)\n'
   })
-  t.match(await run(['group', 'set', 'compute', 'BOOTIF.options=']), { code: 0, stderr: '' })
+  t.match(await here(['group', 'set', 'compute', 'BOOTIF.options=']), { code: 0, stderr: '' })
 })
 
 // rules 6.14
@@ -434,7 +439,7 @@ t.test('nodes boot once for a rescue, by one command, and not by another', async
     )
   for (const name of ['tools', 'other'])
     await c.post(`/config/osimage/${name}`, { kernelfile: 'k', initrdfile: 'i', imagefile: `${name}.tar` })
-  const none = await run(['node', 'rescue', 'node001'])
+  const none = await here(['node', 'rescue', 'node001'])
   t.match(none, { code: 1, stderr: /node001 has no OS image: name one, --image IMAGE/ })
   t.match(
     await ok(t, ['node', 'rescue', 'node001', '--image', 'tools', '--dryrun']),
@@ -461,23 +466,22 @@ the way back before that: svcctl node rescue 'node001' --end
   t.same(await rescues(), ['tools', 'tools'], 'their own image')
   await ok(t, ['node', 'rescue', '@all', '--end'])
   await c.post('/config/node/node002', { osimage: 'other' })
-  const several = await run(['node', 'rescue', '@all'])
+  const several = await here(['node', 'rescue', '@all'])
   t.match(several, { code: 1, stderr: /@all has the OS images tools, other: name one/ })
-  const both = await run(['node', 'rescue', '@all', '--end', '--image', 'tools'])
+  const both = await here(['node', 'rescue', '@all', '--end', '--image', 'tools'])
   t.match(both, { code: 2, stderr: /--end takes no --image/ })
-  t.match(await run(['node', 'rescue', 'nothere', '--image', 'tools']), { code: 1, stderr: /nothere/ })
-  t.match(await run(['node', 'rescue', 'node001', '--image', 'nothing']), { code: 1, stderr: /nothing/ })
+  t.match(await here(['node', 'rescue', 'nothere', '--image', 'tools']), { code: 1, stderr: /nothere/ })
+  t.match(await here(['node', 'rescue', 'node001', '--image', 'nothing']), { code: 1, stderr: /nothing/ })
   await c.post('/config/node/_set', { nodes: '@all', fields: { osimage: null, netboot: true } })
 })
 
 t.test('many are deleted after a question, or with --yes', async t => {
   for (const i of [7, 8, 9]) await c.post(`/config/node/old${i}`, {})
-  const unasked = await run(['node', 'rm', 'old[7-9]'])
+  const unasked = await here(['node', 'rm', 'old[7-9]'])
   t.match(unasked, { code: 2, stderr: /no terminal to ask on about 3 nodes, use --yes/ })
-  const no = terminal(['node', 'rm', 'old[7-9]'])
-  await no.says('Delete 3 nodes: old[7-9]? [y/N] ')
-  no.type('n\r')
-  t.match(await no.ended, { code: 1, stdout: /nothing was deleted/ })
+  const no = await here(['node', 'rm', 'old[7-9]'], { types: 'n' })
+  t.ok(no.stderr.startsWith('Delete 3 nodes: old[7-9]? [y/N] '), no.stderr)
+  t.match(no, { code: 1, stdout: '', stderr: /nothing was deleted/ })
   t.equal((await c.get('/config/node/old8')).status, 200)
   const yes = terminal(['node', 'rm', 'old[7-8]'])
   await yes.says('Delete 2 nodes')
@@ -527,7 +531,7 @@ t.test('the power of nodes: what came of each, with a bar on a terminal', async 
   t.equal(code, 0)
   t.match(stdout, /\r\[ {30}\] 0 nodes/)
   t.match(stdout, /\r\u001b\[K\u001b\[1mn1\u001b\[0m: /)
-  const mixed = await run(['node', 'power', 'n1,node001', 'status', '-o', 'json'])
+  const mixed = await here(['node', 'power', 'n1,node001', 'status', '-o', 'json'])
   t.match(mixed, { code: 1, stderr: 'svcctl: power status: 1 of 2 nodes failed\n' })
   t.match(JSON.parse(mixed.stdout), {
     n1: { result: 'ok', message: 'on' },
@@ -537,7 +541,7 @@ t.test('the power of nodes: what came of each, with a bar on a terminal', async 
     code: 1,
     stderr: 'svcctl: @stale:yes&@compute names no node: nothing was done\n'
   })
-  t.match(await run(['node', 'power', 'nobody', 'on']), { code: 1, stdout: '', stderr: /nobody/ })
+  t.match(await here(['node', 'power', 'nobody', 'on']), { code: 1, stdout: '', stderr: /nobody/ })
 })
 
 // rules 14.5
@@ -626,7 +630,7 @@ t.test('an image is packed and tagged', async t => {
   // The directory that svcd made goes with the image, the other one stays.
   const place = join(c.directory, 'images', 'large')
   const remove = ['osimage', 'rm', 'large']
-  t.match(await run(remove), {
+  t.match(await here(remove), {
     code: 2,
     stderr: `svcctl: nothing was deleted: its directory ${place} would be removed, and there is no terminal to ask on; use --yes`
   })
@@ -992,7 +996,7 @@ t.test('what is no svcd, breaks off or sends elsewhere is no controller', async 
 t.test('https: the certificate is checked against the CA that is named', async t => {
   const secure = `https://127.0.0.1:${c.daemon.tlsPort}`
   const login = ['login', '--stdin', '--url', secure]
-  t.match(await run(login, password), { code: 3, stderr: /certificate.*--cacert FILE/ })
+  t.match(await here(login, { input: password }), { code: 3, stderr: /certificate.*--cacert FILE/ })
   const byName = ['login', '--stdin', '--url', secure.replace('127.0.0.1', 'localhost')]
   const otherName = await here([...byName, '--cacert', certificate], { input: password })
   t.match(otherName, { code: 3, stderr: /use an https URL with a name that the certificate lists\n$/ })
@@ -1048,7 +1052,7 @@ t.test('a dry run tells why files cannot be made', async t => {
 
 t.test('completion for bash', async t => {
   await ok(t, ['completion', 'bash'])
-  t.match(await run(['login', '--stdin'], password), { code: 0 })
+  t.match(await here(['login', '--stdin'], { input: password }), { code: 0 })
   // A person waits two seconds for names; a busy machine may take longer.
   const script = `timeout() { shift; "$@"; }
     eval "$(${program} completion bash)"
@@ -1105,7 +1109,8 @@ t.test('the commands of docs/ctl.md, as they are typed', async t => {
     .replaceAll('http://127.0.0.1:7050', `http://127.0.0.1:${documented.daemon.port}`)
     .replaceAll('curl -sS', 'curl -fsS')
     .replace('login admin', `login admin --stdin <${secret}`)
-  const script = `set -eu; PATH=${join(tree, 'bin')}:$PATH; cd ${join(tree, 'files')}\n${commands}`
+  const programs = await svcctlServed(t, scratch(t))
+  const script = `set -eu; PATH=${programs}:${join(tree, 'bin')}:$PATH; cd ${join(tree, 'files')}\n${commands}`
   const { code, stdout, stderr } = await start('bash', ['-c', script], { input: '', env }).ended
   t.equal(code, 0, stderr)
   t.match(stdout, /^nodes test\[001-002\] would be changed:\n {2}comment: - -> rack 7, being rewired$/m)

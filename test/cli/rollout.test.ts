@@ -1,14 +1,18 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { bmcCluster } from '../support/bmc-cluster.js'
+import { builtTree } from '../support/built-tree.js'
 import { scriptToken } from '../support/callers.js'
 import { start } from '../support/child.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
 import { RedfishService } from '../support/redfish-service.js'
 import { scratch } from '../support/scratch.js'
-import { svcctlFor } from '../support/svcctl.js'
+import { clientHere, loggedIn } from '../support/svcctl.js'
 import { until } from '../support/until.js'
+
+// One does for all controllers.
+const program = join(builtTree(t.testdir()), 'bin', 'svcctl')
 
 type Course = 'well' | 'fails' | 'silent' | 'degraded'
 
@@ -73,10 +77,9 @@ async function beginning(t: Test, count: number) {
   await c.post('/config/osimage/compute', { imagefile: 'new.tar.gz' })
   await c.post('/config/osimage/compute/tag', { tag: 'november' })
   await c.post('/config/osimage/compute', { imagefile: 'compute.tar.gz' })
-  const env = svcctlFor(scratch(t), c)
-  const path = env.PATH?.split(':')[0] as string
-  const svcctl = (...words: string[]) => start(join(path, 'svcctl'), words, { input: '', env })
-  const rollout = (...words: string[]) => svcctl('rollout', ...words).ended
+  const env = loggedIn(scratch(t), c)
+  const svcctl = (...words: string[]) => start(program, words, { input: '', env })
+  const rollout = (...words: string[]) => clientHere(['rollout', ...words], env)
   const node = async (name: string) => (await c.get(`/config/node/${name}`)).body.config.node[name]
   const tags = async () => Promise.all(names.map(async name => (await node(name)).osimagetag))
   return { c, course, booted, rollout, svcctl, node, tags }
@@ -84,7 +87,7 @@ async function beginning(t: Test, count: number) {
 
 // rules 14.9
 t.test('batch by batch, to the end; again there is nothing to do', async t => {
-  const { booted, rollout, tags, node } = await beginning(t, 5)
+  const { booted, rollout, svcctl, tags, node } = await beginning(t, 5)
   const words = ['compute', '--tag', 'november', '--batch', '40%', '--yes']
   const dry = await rollout(...words.slice(0, -1), '--dryrun')
   t.match(
@@ -92,7 +95,7 @@ t.test('batch by batch, to the end; again there is nothing to do', async t => {
     /^dry run, nothing was changed: osimagetag=november on 5 of 5 nodes, 2 at a time: n\[1-5\]\n$/
   )
   t.match(await rollout(...words.slice(0, -1)), { code: 2, stderr: /no terminal to ask on, use --yes/ })
-  const { code, stdout, stderr } = await rollout(...words)
+  const { code, stdout, stderr } = await svcctl('rollout', ...words).ended
   t.equal(code, 0, stderr)
   t.same(
     stdout.split('\n'),
