@@ -5,7 +5,7 @@ import { start } from '../support/child.js'
 import { Controller } from '../support/controller.js'
 import { typedBelow } from '../support/page.js'
 import { scratch } from '../support/scratch.js'
-import { svcctlFor } from '../support/svcctl.js'
+import { svcctlFor, svcctlServed } from '../support/svcctl.js'
 
 // The commands of README and the pages are typed here as they stand there, on one controller, as by a reader. A request that is refused fails the test. test/shell-blocks.test.ts knows which blocks these are.
 
@@ -13,6 +13,7 @@ const c = await Controller.start(t, 'image.initramfs=no', 'boot.takeover=release
 const here = c.directory
 const programs = join(here, 'programs')
 const svcctl = svcctlFor(scratch(t), c)
+const served = await svcctlServed(t, scratch(t))
 const put = (path: string, text = 'text\n') => {
   mkdirSync(join(here, path, '..'), { recursive: true })
   writeFileSync(join(here, path), text)
@@ -45,7 +46,7 @@ async function typed(page: string, headings: readonly string[], but = /^$/): Pro
     .replace(/^ *curl (?!.* > ).*/gm, line => line.replace('curl ', "curl -w '\\n' "))
   const env = {
     ...svcctl,
-    PATH: `${programs}:${svcctl.PATH}`,
+    PATH: `${programs}:${served}:${svcctl.PATH}`,
     HOME: here,
     auth: `x-access-tokens: ${c.token}`,
     url: `http://127.0.0.1:${c.daemon.port}`
