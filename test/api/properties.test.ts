@@ -19,7 +19,7 @@ import { newName, type Operation, operation, types } from './properties/operatio
  * The numbers of runs are multiplied by this: `make test-long` asks for more. Each run of the tests has a
  * seed of its own.
  */
-const rounds = Number(process.env.SVCD_PROPERTY_RUNS ?? 0.3)
+const rounds = Number(process.env.SVCD_PROPERTY_RUNS ?? 0.2)
 /** A failure is repeated with the seed that it prints. */
 const seed = Number(process.env.SVCD_PROPERTY_SEED ?? Date.now() % 2 ** 31)
 t.comment(`seed ${seed}`)

@@ -114,8 +114,8 @@ function paths(config: Exported, table: readonly string[]): string[] {
  * may have the address that the test asks from), and since when the daemon runs.
  */
 const timeless = (path: string, text: string) =>
-  text
-    .replaceAll(/^(SVC|FILES)_TOKEN=.*$/gm, '$1_TOKEN=')
+  // To look at the beginning of each line takes long.
+  (text.includes('_TOKEN=') ? text.replaceAll(/^(SVC|FILES)_TOKEN=.*$/gm, '$1_TOKEN=') : text)
     .replaceAll(/"seen":"[^"]*"/g, '')
     .replaceAll(/^\/monitor\/(service|status)/.test(path) ? /"since":"[^"]*"/g : '', '')
     .replaceAll(/^\/monitor\/unknown/.test(path) ? /"(first|last|count)":("[^"]*"|\d+)/g : '', '')
