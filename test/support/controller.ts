@@ -7,6 +7,7 @@ import { createLog } from '../../lib/base/log.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { type Daemon, startDaemon } from '../../lib/daemon.js'
 import type { JobSummary } from '../../lib/jobs/record.js'
+import { StoredFiles } from '../../lib/store/files/stored.js'
 import { adminToken, sshKeyMade } from './first-start.js'
 import { inject } from './inject.js'
 import { notesIn } from './notes.js'
@@ -161,20 +162,28 @@ export class Controller {
 
   /**
    * Resolves when nothing goes on behind the answers: no job waits or runs, but those of these ids, and
-   * nothing of an image is left to be put right or removed.
+   * nothing of an image is left to be put right or removed. Gives the files of that moment.
    */
-  idle(held: ReadonlySet<string> = new Set()): Promise<void> {
+  async idle(held: ReadonlySet<string> = new Set()): Promise<StoredFiles> {
     const { jobs } = this.daemon
-    const work = () => notesIn(join(this.directory, 'state'))
+    const state = join(this.directory, 'state')
     const hasEnded = ({ id, state }: JobSummary) =>
       held.has(id) || (state !== 'queued' && state !== 'running')
-    const isAtRest = async () => {
+    const isAtRest = (texts: Record<string, string>) =>
+      !Object.entries(texts).some(([path, text]) => path.startsWith('tree/') && text.includes('abandoned'))
+    let stored: StoredFiles | undefined
+    const isIdle = async () => {
       await this.asked?.caughtUp()
-      const found = Object.entries(this.elsewhere ? await this.elsewhere() : this.state())
-      return !found.some(([path, text]) => path.startsWith('tree/') && text.includes('abandoned'))
+      const elsewhere = await this.elsewhere?.()
+      if (!jobs.records().every(hasEnded)) return false
+      // The log is read once: it is most of the work.
+      stored = new StoredFiles(state)
+      return (
+        isAtRest(elsewhere ?? objectTexts(state, stored, ['tree'])) && notesIn(state, stored).length === 0
+      )
     }
-    const isIdle = async () => (await isAtRest()) && jobs.records().every(hasEnded) && work().length === 0
-    return until(isIdle, () => ({ jobs: jobs.records(), work: work() }))
+    await until(isIdle, () => ({ jobs: jobs.records(), work: notesIn(state) }))
+    return stored ?? new StoredFiles(state)
   }
 
   async #ask(method: string, path: string, body: string | Buffer | undefined, ask: Ask): Promise<Reply> {

@@ -2,4 +2,5 @@
 import { StoredFiles } from '../../lib/store/files/stored.js'
 
 /** The ids of the notes in a state directory, which a daemon may be writing. */
-export const notesIn = (state: string): string[] => [...new StoredFiles(state).names('work')].sort()
+export const notesIn = (state: string, stored = new StoredFiles(state)): string[] =>
+  [...stored.names('work')].sort()

@@ -4,18 +4,19 @@ import { isShared } from '../../lib/backup/state-names.js'
 import { isLeftover } from '../../lib/disk/file.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { sealedKinds } from '../../lib/model/types.js'
+import type { StoredFiles } from '../../lib/store/files/stored.js'
 import { recordKinds } from '../../lib/store/record-kinds.js'
 import type { Controller } from './controller.js'
 import { storedTexts } from './stored-texts.js'
 
 /**
  * Every file in the state directory but the audit log, the boots of nodes and who logged in, which are
- * written behind the answers: path → bytes. What the log promises counts as written.
+ * written behind the answers: path → bytes. What the log promises counts as written. `files`: as just read.
  */
-export async function stored(c: Controller): Promise<Record<string, string>> {
+export async function stored(c: Controller, files?: StoredFiles): Promise<Record<string, string>> {
   const state = join(c.directory, 'state')
   const found: Record<string, string> = {}
-  const texts = c.elsewhere ? await c.elsewhere() : storedTexts(state)
+  const texts = c.elsewhere ? await c.elsewhere() : storedTexts(state, files)
   for (const [path, text] of Object.entries(texts))
     if (!path.startsWith('node-boots.')) found[path] = Buffer.from(text).toString('latin1')
   for (const entry of readdirSync(state, { recursive: true, withFileTypes: true })) {
@@ -92,9 +93,9 @@ export async function objectFiles(c: Controller): Promise<Record<string, string>
  * What is stored of objects and nodes, secrets in the clear: without the records of requests, the notes of
  * services, the list of the files that svcd made or fetched, ssh keys and void tokens.
  */
-export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
+export async function plainFiles(c: Controller, files?: StoredFiles): Promise<Record<string, unknown>> {
   const found: Record<string, unknown> = {}
-  for (const [path, bytes] of Object.entries(await stored(c))) {
+  for (const [path, bytes] of Object.entries(await stored(c, files))) {
     if (/^(revoked|filler|jobs|services|ssh|copies)\b/.test(path)) continue
     const doc = plainOf(c, path, bytes)
     if (Array.isArray(doc) && doc.length === 0) continue

@@ -16,9 +16,13 @@ function unlessGone<T>(read: () => T): T | undefined {
 }
 
 /** Returns the objects of a state directory: path → text. Files that the log promises count as written. */
-export function objectTexts(state: string, stored = new StoredFiles(state)): Record<string, string> {
+export function objectTexts(
+  state: string,
+  stored = new StoredFiles(state),
+  types: readonly string[] = [...Object.keys(kinds), LAYOUT]
+): Record<string, string> {
   const found: Record<string, string> = {}
-  for (const type of [...Object.keys(kinds), LAYOUT])
+  for (const type of types)
     for (const name of stored.names(type)) {
       const text = unlessGone(() => stored.text(type, name))
       if (text !== undefined) found[`${type}/${name}.json`] = text
@@ -27,8 +31,7 @@ export function objectTexts(state: string, stored = new StoredFiles(state)): Rec
 }
 
 /** `objectTexts` with the records of nodes and requests, as the files of a state without a log. */
-export function storedTexts(state: string): Record<string, string> {
-  const stored = new StoredFiles(state)
+export function storedTexts(state: string, stored = new StoredFiles(state)): Record<string, string> {
   const unread = (file: string, reason: string) => {
     throw new Error(`${file}: ${reason}`)
   }

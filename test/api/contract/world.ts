@@ -3,6 +3,7 @@ import type { Test } from 'tap'
 import { Tokens } from '../../../lib/auth/tokens.js'
 import { daemonActor } from '../../../lib/model/model.js'
 import { generationOf } from '../../../lib/model/types/node.js'
+import type { StoredFiles } from '../../../lib/store/files/stored.js'
 import { makeTree } from '../../image/small-tree.js'
 import { cheapHash, passwords } from '../../support/callers.js'
 import { type Ask, Controller } from '../../support/controller.js'
@@ -78,6 +79,11 @@ export type Who = 'admin' | 'viewer' | 'nobody' | 'garbage' | 'n1' | 'n2'
 /** A controller with `world` in it and users: a token for everybody. */
 export class Stage {
   readonly #held = new Set<string>()
+  /**
+   * The files as the last case has left them: those before the next one, so that a change that comes late is
+   * found too. Absent: look.
+   */
+  left: Record<string, unknown> | undefined
 
   private constructor(
     readonly c: Controller,
@@ -121,6 +127,7 @@ export class Stage {
 
   /** The world as it was. */
   async reset(): Promise<void> {
+    this.left = undefined
     const { status, text } = await this.c.post('/config/cluster/import', world)
     if (status !== 201) throw new Error(`the world cannot be put back: ${text}`)
     // An import leaves what happened to the nodes that stay.
@@ -130,8 +137,8 @@ export class Stage {
     await this.c.asked?.caughtUp()
   }
 
-  /** Resolves when nothing goes on in the background but the requests that `path` has made. */
-  idle(): Promise<void> {
+  /** Resolves when nothing goes on behind the requests but those that `path` has made; gives the files. */
+  idle(): Promise<StoredFiles> {
     return this.c.idle(this.#held)
   }
 
