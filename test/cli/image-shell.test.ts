@@ -66,9 +66,11 @@ t.test('svcd osimage shell', async t => {
     const pack = () => client.get(`/config/osimage/${name}/_pack`)
     return { name, tree, open, shell, pack, words }
   }
+  // One for all that leave it as it was: its hundreds of links take most of the time of a short test.
+  const plain = await image(t)
 
   await t.test('programs find the network, and no package starts a service', async t => {
-    const { tree, shell, pack } = await image(t)
+    const { tree, shell, pack } = plain
     const { code, stdout, stderr } = await shell(`
       /${policy} ssh start; echo "policy $?"
       cat /${resolv} | sed 's/^/resolv /'
@@ -106,7 +108,7 @@ t.test('svcd osimage shell', async t => {
 
   // slirp4netns unmounts its root; mounts that are shared with the controller would go there too.
   await t.test('the mounts of the controller stay, those that are shared too', async t => {
-    const { shell } = await image(t)
+    const { shell } = plain
     const place = join(directory, 'shared')
     mkdirSync(join(place, 'below'), { recursive: true })
     execFileSync('sh', ['-euc', 'mount --bind "$1" "$1"; mount --make-shared "$1"', 'sh', place])
@@ -124,7 +126,7 @@ t.test('svcd osimage shell', async t => {
   // A program of the image that had the controller's loopback could take svcd's place there, and be asked
   // with an admin's token.
   await t.test('it reaches nobody on the loopback of the controller, and cannot listen there', async t => {
-    const { shell } = await image(t)
+    const { shell } = plain
     const url = `${client.address}:${client.port}`
     const { stdout } = await shell(`
       for at in ${url} 10.0.2.2:${client.port}; do busybox wget -q -T 3 -O - http://$at/version && echo reached; done
@@ -181,7 +183,7 @@ t.test('svcd osimage shell', async t => {
   })
 
   await t.test('while it is open, no pack and no other shell begins', async t => {
-    const { name, tree, open, shell, pack } = await image(t)
+    const { name, tree, open, shell, pack } = plain
     const first = open()
     first.process.stdin?.write('echo begun\n')
     await first.says('begun')
@@ -201,7 +203,7 @@ t.test('svcd osimage shell', async t => {
 
   await t.test('killed, it leaves no process, and the next one takes away what it left', async t => {
     for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
-      const { tree, open, shell, pack } = await image(t)
+      const { tree, open, shell, pack } = plain
       const killed = open()
       killed.process.stdin?.write('sleep 98765 & echo begun $!; wait\n')
       await killed.says('begun')
@@ -218,7 +220,7 @@ t.test('svcd osimage shell', async t => {
   })
 
   await t.test('at a terminal it has another one, whose prompt names the image', async t => {
-    const { words, name } = await image(t)
+    const { words, name } = plain
     const line = words('env')
       .map(word => `'${word}'`)
       .join(' ')
@@ -231,7 +233,7 @@ t.test('svcd osimage shell', async t => {
   })
 
   await t.test('it is refused where it cannot be', async t => {
-    const { words } = await image(t)
+    const { words } = plain
     const nobody = await start('setpriv', words('--reuid=65534 --clear-groups env').map(String), {
       input: ''
     }).ended
