@@ -13,6 +13,8 @@ export interface Tpm {
   readonly directory: string
   /** Runs a tool by its name without `tpm2_`, and then makes room in the TPM: it holds three keys. */
   tool(name: string, ...args: readonly string[]): Promise<string>
+  /** Runs commands of a shell beside the tools, which find the TPM by themselves; nothing makes room after them. */
+  shell(commands: string): Promise<string>
   /** A file that a tool left. */
   read(name: string): Buffer
   /** Makes a key, by default an attestation key, and leaves `<name>.pub`, `.name`, `.pem` and `.ctx`. */
@@ -95,8 +97,10 @@ export async function startTpm(
     await run('flushcontext', ['-t'])
     return said
   }
+  const shell = (commands: string) =>
+    output('sh', ['-euc', `export TPM2TOOLS_TCTI=swtpm:path=${socket}\n${commands}`], { cwd: directory })
   return {
-    ...{ directory, tool, read },
+    ...{ directory, tool, shell, read },
     async key(name, algorithm = 'ecc256:ecdsa-sha256:null', attributes = attesting) {
       const ctx = `${name}.ctx`
       await tool(

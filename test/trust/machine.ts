@@ -12,8 +12,7 @@ import {
 import type { Test } from 'tap'
 import type { MeasuredBoot } from '../../lib/boot/grub/script.js'
 import type { Controller, Reply } from '../support/controller.js'
-import { output } from '../support/programs.js'
-import { attesting, startTpm, type Tpm } from '../support/tpm.js'
+import { attesting, quotedPcrs, startTpm, type Tpm } from '../support/tpm.js'
 
 export const sha256 = (data: Buffer | string) => createHash('sha256').update(data).digest()
 const hexOf = (data: Buffer | string) => sha256(data).toString('hex')
@@ -112,8 +111,18 @@ export const grubOf = (change = '', initramfs = 'initramfs'): MeasuredBoot => {
 
 export const firmware = { vendor: 'ACME', product: 'R1', bios_version: '1.0' }
 
-/** Without `noda` a TPM that lost its power a few times refuses to use the key. */
-const akTemplate = ['ecc256:ecdsa-sha256:null', `${attesting}|noda`] as const
+/**
+ * A node makes its keys at each boot (test/node/trust.test.ts). They follow from the TPM's seeds, so they are
+ * the same ones each time, and here they stay in the TPM: that saves a dozen programs a boot. Without `noda` a
+ * TPM that lost its power a few times refuses to use the attestation key.
+ */
+const keptKeys = `
+tpm2_readpublic -Q -c 0x81010001 -f tss -o ek.pub -t ek.ctx
+tpm2_createprimary -Q -C e -g sha256 -G ecc256:ecdsa-sha256:null -a '${attesting}' -c made.ctx
+tpm2_evictcontrol -Q -C o -c made.ctx -o ak.ctx 0x81000001
+tpm2_flushcontext -t
+tpm2_readpublic -Q -c ak.ctx -f tss -o ak.pub
+`
 
 export class Machine {
   log: Buffer = Buffer.alloc(0)
@@ -131,21 +140,18 @@ export class Machine {
 
   static async start(t: Test, authority?: string): Promise<Machine> {
     const tpm = await startTpm(t, authority === undefined ? {} : { authority })
-    await tpm.tool('createek', '-Q', '-G', 'rsa', '-c', 'ek.ctx', '-u', 'ek.pub', '-f', 'tss')
-    return new Machine(tpm, tpm.read('ek.pub'), await tpm.key('ak', ...akTemplate))
+    await tpm.shell(keptKeys)
+    return new Machine(tpm, tpm.read('ek.pub'), tpm.read('ak.pub'))
   }
 
   /** Starts anew, with these measurements. */
   async boot(events: readonly Event[]): Promise<void> {
-    await output('swtpm_ioctl', ['--unix', `${this.tpm.directory}/tpm.ctrl`, '-i'])
-    await this.tpm.tool('startup', '-c')
-    await this.tpm.tool('createek', '-Q', '-G', 'rsa', '-c', 'ek.ctx', '-u', 'ek.pub', '-f', 'tss')
-    await this.tpm.key('ak', ...akTemplate)
-    const extended = events.filter(({ type }) => type !== 3)
-    await this.tpm.tool(
-      'pcrextend',
-      ...extended.map(event => `${event.pcr}:sha256=${digestOf(event).toString('hex')}`)
-    )
+    const extended = events
+      .filter(({ type }) => type !== 3)
+      .map(event => `${event.pcr}:sha256=${digestOf(event).toString('hex')}`)
+    await this.tpm.shell(`swtpm_ioctl --unix tpm.ctrl -i
+tpm2_startup -c
+tpm2_pcrextend ${extended.join(' ')}`)
     this.log = logOf(events)
     this.exchange = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   }
@@ -159,10 +165,32 @@ export class Machine {
   async body(nonce: string, more: object = {}): Promise<Record<string, unknown>> {
     const exchange = derOf(this.exchange.publicKey)
     const bound = hexOf(Buffer.concat([Buffer.from(nonce), exchange]))
-    const [quote, signature] = await this.tpm.quote('ak', bound)
+    const [quote, signature] = await this.#quoted(bound)
     const base64 = Object.entries({ exchange, ek: this.ek, ak: this.ak, quote, signature, log: this.log })
     const texts = Object.fromEntries(base64.map(([key, value]) => [key, value.toString('base64')]))
     return { nonce, ...texts, firmware, ...more }
+  }
+
+  async #quoted(bound: string): Promise<readonly [quote: Buffer, signature: Buffer]> {
+    await this.tpm.shell(
+      `tpm2_quote -Q -c ak.ctx -l ${quotedPcrs} -q ${bound} -g sha256 -m ak.quote -s ak.signature`
+    )
+    return [this.tpm.read('ak.quote'), this.tpm.read('ak.signature')]
+  }
+
+  /**
+   * The secret of a credential.
+   * @throws Error when the TPM does not open it.
+   */
+  async open(credential: string): Promise<Buffer> {
+    const session = '-S session'
+    await this.tpm.shell(`rm -f secret
+echo ${credential} | base64 -d > credential
+tpm2_startauthsession --policy-session ${session}
+trap 'tpm2_flushcontext session' EXIT
+tpm2_policysecret -Q ${session} -c e
+tpm2_activatecredential -Q -c ak.ctx -i credential -o secret -C ek.ctx -P session:session`)
+    return this.tpm.read('secret')
   }
 
   post(controller: Controller, what: 'quote' | 'proof', body: unknown, node = 'node001'): Promise<Reply> {
@@ -177,7 +205,7 @@ export class Machine {
   /** Opens the credential of an answer, and proves the attestation key with it. */
   async prove(controller: Controller, nonce: string, answer: Reply): Promise<Reply> {
     const { salt, credential } = answer.body
-    this.secret = await this.tpm.open(Buffer.from(credential, 'base64'), 'ak', 'ek.ctx')
+    this.secret = await this.open(credential)
     const proof = createHmac('sha256', this.secret).update('svcd-bound').digest('hex')
     return this.post(controller, 'proof', { nonce, salt, proof })
   }
@@ -193,7 +221,7 @@ export class Machine {
   async script(answer: Reply): Promise<string | undefined> {
     const { sealed, credential, exchange } = answer.body
     if (sealed === undefined) return undefined
-    const secret = await this.tpm.open(Buffer.from(credential, 'base64'), 'ak', 'ek.ctx')
+    const secret = await this.open(credential)
     const theirs = { key: Buffer.from(exchange, 'base64'), format: 'der', type: 'spki' } as const
     const shared = diffieHellman({ ...this.exchange, publicKey: createPublicKey(theirs) })
     const key = createHmac('sha256', secret).update(shared).digest()
