@@ -67,6 +67,7 @@ class Svcd {
   /** The attestation key of the last quote, and the one that was proved. */
   #quoted = ''
   #bound = ''
+  #turn = 0
 
   async answer(path: string, body: Buffer): Promise<{ status: number; text: string }> {
     this.asked.push(path)
@@ -96,19 +97,10 @@ class Svcd {
     const bound = createHash('sha256').update(nonce).update(bytes(exchange)).digest()
     t.ok(bytes(quote).includes(bound), 'the quote holds the nonce and the key of the boot')
     this.digests.push(bytes(quote).subarray(-32).toString('hex'))
-    t.match(
-      await output('openssl', ['asn1parse', '-inform', 'DER', '-in', file('ek.crt', bytes(ek_certificate))]),
-      'SEQUENCE'
-    )
-    await output('tpm2', [...['print', '-t', 'TPM2B_PUBLIC', file('ak', bytes(ak))]])
+    t.match(await lookedAt(String(ek_certificate), ak), 'SEQUENCE')
     const { verdict = this.#bound === ak ? 'good' : 'unknown', reason = '', signedBy, altered } = this.wish
-    const secret = randomBytes(32)
     const name = `000b${this.wish.forAnother ? '00'.repeat(32) : sha256(bytes(ak).subarray(2))}`
-    await output('tpm2', [
-      ...['makecredential', '-Q', '-T', 'none', '-u', file('ek', bytes(ek)), '-s', file('secret', secret)],
-      ...['-n', name, '-o', join(directory, 'credential')]
-    ])
-    const credential = readFileSync(join(directory, 'credential'))
+    const { secret, credential } = await credentialFor(ek, name, this.#turn++ % 2)
     const salt = randomBytes(16).toString('hex')
     this.#secrets.set(`${nonce} ${salt}`, secret)
     const { forBoot } = this.wish
@@ -140,6 +132,43 @@ class Svcd {
 function file(name: string, data: Buffer): string {
   writeFileSync(join(directory, name), data)
   return join(directory, name)
+}
+
+/** A TPM sends the same ones at each boot: what the tools say of them is asked once. */
+const looked = new Map<string, Promise<string>>()
+function lookedAt(certificate: string, ak: string): Promise<string> {
+  const both = `${certificate} ${ak}`
+  const look = async () => {
+    await output('tpm2', ['print', '-t', 'TPM2B_PUBLIC', file('ak', bytes(ak))])
+    const path = file('ek.crt', bytes(certificate))
+    return output('openssl', ['asn1parse', '-inform', 'DER', '-in', path])
+  }
+  const found = looked.get(both) ?? look()
+  looked.set(both, found)
+  return found
+}
+
+interface Credential {
+  readonly secret: Buffer
+  readonly credential: Buffer
+}
+
+/** Two for each key, in turn, so that the secret of an answer is never that of the one before it. */
+const credentials = new Map<string, Promise<Credential>>()
+function credentialFor(ek: string, name: string, turn: number): Promise<Credential> {
+  const which = `${ek} ${name} ${turn}`
+  const make = async () => {
+    const secret = randomBytes(32)
+    const into = join(directory, 'credential')
+    await output('tpm2', [
+      ...['makecredential', '-Q', '-T', 'none', '-u', file('ek', bytes(ek)), '-s', file('secret', secret)],
+      ...['-n', name, '-o', into]
+    ])
+    return { secret, credential: readFileSync(into) }
+  }
+  const found = credentials.get(which) ?? make()
+  credentials.set(which, found)
+  return found
 }
 
 let svcd = new Svcd()
@@ -271,13 +300,29 @@ t.teardown(() => tpm?.stop())
 
 const sealedScript = /script: #!\/bin\/sh\n: the token and the password\nmode: 600\nleft: [^/]*\binstall\b/
 
+const pcr9 = async () => {
+  const into = join(directory, 'pcr9')
+  await output('tpm2', ['pcrread', '-Q', '-T', `swtpm:path=${socket}`, 'sha256:9', '-o', into])
+  return readFileSync(into)
+}
+
+/** What the first quote of each of these boots said of the PCRs, which each of the boots changed at its end. */
+const firstQuotes: (string | undefined)[] = []
 for (const shell of Object.keys(shells))
   t.test(`${shell}: an unknown TPM proves its keys, and then gets the script`, async t => {
     svcd = new Svcd()
-    const said = await boot(shell, 'require')
+    const before = await pcr9()
+    const said = await boot(shell, 'require', undefined, true, ':')
     t.match(said, sealedScript)
     t.notMatch(said, /left: .*trust/s, 'no secret is left')
     t.match(said, 'svc: trust: good')
+    t.match(said, /left: [a-z\n]*\nthe node goes on\n$/)
+    const over = createHash('sha256').update('svcd: the initramfs is over').digest()
+    const after = createHash('sha256').update(before).update(over).digest()
+    t.ok((await pcr9()).equals(after), 'PCR 9 is another one: what a boot can prove ends with the initramfs')
+    const [first, second] = svcd.digests
+    t.equal(second, first, 'but not before the initramfs does')
+    firstQuotes.push(first)
     const once = ['/trust/node001/nonce', '/trust/node001/quote']
     t.strictSame(
       svcd.asked,
@@ -368,7 +413,8 @@ t.test('report: the plain script runs whatever the verdict is', async t => {
 
 // rules 15.8
 t.test('report: a good boot runs the script that was decrypted, whose tokens outlast a change', async t => {
-  for (const shell of Object.keys(shells)) {
+  // Each shell has decrypted a script above: what differs here is the policy.
+  for (const shell of process.env.SVCD_LONG === undefined ? ['ash'] : Object.keys(shells)) {
     svcd = new Svcd()
     svcd.wish = { verdict: 'good' }
     const good = await boot(shell, 'report')
@@ -384,28 +430,12 @@ t.test('report: a good boot runs the script that was decrypted, whose tokens out
   }
 })
 
-const pcr9 = async () => {
-  const into = join(directory, 'pcr9')
-  await output('tpm2', ['pcrread', '-Q', '-T', `swtpm:path=${socket}`, 'sha256:9', '-o', into])
-  return readFileSync(into)
-}
-
 t.test('what a boot can prove ends with the initramfs', async t => {
   svcd = new Svcd()
-  for (const shell of Object.keys(shells)) {
-    svcd.digests.length = 0
-    const before = await pcr9()
-    const said = await boot(shell, 'require', undefined, true, ':')
-    t.match(said, /left: [a-z\n]*\nthe node goes on\n$/)
-    const over = createHash('sha256').update('svcd: the initramfs is over').digest()
-    const after = createHash('sha256').update(before).update(over).digest()
-    t.ok((await pcr9()).equals(after), `${shell}: PCR 9 is another one`)
-    const [first = ''] = svcd.digests
-    await boot(shell, 'require')
-    t.not(svcd.digests.at(-1), first, 'and a quote of the same boot shows that')
-  }
   const broken = 'tpm2() { echo no TPM; return 1; }'
   const stopped = await boot('dash', 'require', undefined, true, broken)
+  const quotes = [...firstQuotes, svcd.digests[0]]
+  t.equal(new Set(quotes).size, quotes.length, 'a quote of the same boot of the TPM shows each end')
   t.match(stopped, /cannot be ended, so the node does not start: tpm2 pcrextend: no TPM; reboot in 60 s\n/)
   t.match(stopped, /RESTARTED\n$/)
   const reported = await boot('dash', 'report', undefined, true, broken)
