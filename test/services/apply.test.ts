@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { chmodSync, cpSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
@@ -19,6 +20,8 @@ import { lease, wire } from './namespaces.js'
 import { templates as shipped } from './rendered.js'
 
 requirePrograms('mount', 'umount', 'busybox')
+
+const LOOK_MS = 250
 
 const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 
@@ -279,6 +282,8 @@ t.test('dhcpd dies with a file that its check takes: the old one is brought back
   await c.request('POST', '/config/network/cluster', range(143))
   let reason = ''
   await until(async () => {
+    // A look has svcd ask the control command, which is some processes.
+    await sleep(LOOK_MS)
     const { status, body } = await c.request('GET', '/monitor/service/dhcp')
     reason = JSON.stringify(body)
     return status === 503

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { StoredFiles } from '../../lib/store/files/stored.js'
 import type { Daemon } from './daemon.js'
 import { until } from './until.js'
@@ -21,12 +22,18 @@ export async function follow(c: Daemon, path: string): Promise<End> {
   return told as End
 }
 
+/** The pause between two looks at a preview: each starts a thread, which loads all that renders. */
+const LOOK_MS = 250
+
 /**
  * Waits until what would be written for a service is in force, and the server was told, unless it does not
  * run.
  */
 export function inForce(c: Daemon, service: 'dhcp' | 'dns' | 'tftp', runs = true): Promise<void> {
+  let looks = 0
   return until(async () => {
+    if (looks++ > 0) await sleep(LOOK_MS)
+    if (runs && isDue(c, service)) return false
     const { status, body } = await c.request('GET', `/config/${service}/_preview`)
     if (status !== 200) throw new Error(JSON.stringify(body))
     const { config } = body as { config: Record<string, { files: { diff: string }[] }> }
