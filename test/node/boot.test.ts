@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import type { Shell } from '../support/node-root.js'
 import { checkout } from '../support/programs.js'
 import { BootingNode, installScript, kernelArguments, mac, shells, url } from './booting-node.js'
 
@@ -122,13 +123,7 @@ for (const shell of shells) {
     t.match(console, /svc: node001 is ready/)
   })
 
-  t.test(`${shell}: no DHCP server answers`, { buffered: true }, async t => {
-    const node = await BootingNode.make(t, shell, [served()])
-    const console = await node.boot({ 'svc.bootproto': 'dhcp', 'svc.wait': '2' }, failed)
-    t.match(console, `FAILED in step network: no DHCP server gave interface node0 (${mac}) an address`)
-  })
-
-  t.test(`${shell}: no such interface`, { buffered: true }, async t => {
+  t.test(`${shell}: no such interface, and then no DHCP server answers`, { buffered: true }, async t => {
     const node = await BootingNode.make(t, shell, [served()])
     const console = await node.boot({ 'svc.mac': '52:54:00:15:00:99', 'svc.wait': '1' }, failed)
     t.match(console, /waiting up to 1 s for the network interface with the address 52:54:00:15:00:99/)
@@ -136,6 +131,8 @@ for (const shell of shells) {
       console,
       /FAILED in step interface: no network interface has .*; there are:.* node0 \(52:54:00:15:00:01\)/
     )
+    const silent = await node.boot({ 'svc.bootproto': 'dhcp', 'svc.wait': '2' }, failed)
+    t.match(silent, `FAILED in step network: no DHCP server gave interface node0 (${mac}) an address`)
   })
 
   t.test(`${shell}: a service node gets a shell, and goes on after it`, { buffered: true }, async t => {
@@ -164,8 +161,13 @@ echo "handed over: $(ls /root; grep svctmp /proc/mounts)"
 exec sleep 600
 `
 }
+/** In `make test` each shell has one of the hooks, and ash has both. */
+const isTried = (shell: Shell, tool: string) =>
+  shell === 'ash' ||
+  (shell === 'klibc') === (tool === 'initramfs-tools') ||
+  process.env.SVCD_LONG !== undefined
 for (const [tool, hook] of Object.entries(hooks))
-  for (const shell of shells)
+  for (const shell of shells.filter(shell => isTried(shell, tool)))
     t.test(`${shell}: half an image is never handed over, ${tool}`, { buffered: true }, async t => {
       // Killed as by a kernel without memory: first the node's side, then the script, each while it unpacks.
       const half = (victim: string) => `mount -t tmpfs half /sysroot
