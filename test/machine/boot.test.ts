@@ -1,20 +1,25 @@
 import { truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { dhcpSettings } from '../services/dhcp-servers.js'
 import { Daemon } from '../support/daemon.js'
+import { follow, inForce } from '../support/follow.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { type DhcpHost, startNetwork } from '../support/provision-network.js'
 import { scratch } from '../support/scratch.js'
 import { type Machine, type Run, runMachine, tail } from '../support/virtual-machine.js'
 import { bootSector, bootSectorExit, bootSectorText } from './boot-sector.js'
-import { kernelOptions, makeImage, partscript, treeSum } from './image.js'
+import { fasterOptions, makeImage, partscript, treeSum } from './image.js'
 
 const url = 'http://10.141.0.1:7050'
 const mac = (n: number) => `52:54:00:14:00:0${n}`
 const address = (n: number) => `10.141.0.1${n}`
 const unknownMac = mac(9)
+const isLong = process.env.SVCD_LONG !== undefined
+/** An emulated machine takes a second to sum up the 8 MB of the long tests. */
+const imageBytes = isLong ? 8 << 20 : 1 << 20
 
-// What a DHCP server that knows the nodes has for each of them (rules 4.13, 10.5).
+// What a DHCP server that knows the nodes has for each of them (rules 4.13, 10.5), where no svcd writes it.
 const hosts: DhcpHost[] = [
   { mac: mac(1), ipaddress: address(1) },
   { mac: mac(2), ipaddress: address(2), bootfile: `${url}/boot/short` },
@@ -34,12 +39,12 @@ async function configure(controller: Daemon): Promise<void> {
     kernelfile: 'vmlinuz',
     initrdfile: 'initrd.img',
     imagefile: 'image.tar.gz',
-    kerneloptions: kernelOptions
+    kerneloptions: fasterOptions
   }
   await controller.create('osimage', 'test', image)
   await controller.create('osimage', 'curious', {
     ...image,
-    kerneloptions: `${kernelOptions} test.other=node001`
+    kerneloptions: `${fasterOptions} test.other=node001`
   })
   await controller.create('osimage', 'broken', { ...image, imagefile: 'gone.tgz' })
   await controller.create('group', 'compute', {
@@ -82,15 +87,28 @@ function shows(t: Test, run: Run, ...patterns: RegExp[]): void {
  */
 const fetched = (path: RegExp) => new RegExp(`${path.source}\\.{3}[. \\d%]* ok`)
 
-t.test('machines boot over the network with the real iPXE and the real daemon', async t => {
-  requirePrograms('debugfs')
-  const directory = scratch(t)
-  const source = await makeImage(join(directory, 'files'), join(directory, 'source'))
-  const network = await startNetwork(hosts)
+/** The network of the machines and its daemon. `dhcp`: the server that svcd writes for; absent: ISC's, by hand. */
+async function start(t: Test, directory: string, dhcp?: string) {
+  const network = await startNetwork(hosts, { withoutDhcp: dhcp !== undefined })
   t.teardown(() => network.close())
-  const controller = await Daemon.start({ directory, listen: '10.141.0.1:7050', enter: network.enter })
+  const place = { directory, namespace: network.namespace, device: 'br0' }
+  const set = dhcp ? [...dhcpSettings(dhcp, place), 'controller.address=10.141.0.1', `http.url=${url}`] : []
+  const controller = await Daemon.start({ directory, listen: '10.141.0.1:7050', enter: network.enter, set })
   t.teardown(() => controller.stop())
   await configure(controller)
+  if (dhcp === undefined) return { network, controller }
+  await inForce(controller, 'dhcp', false)
+  const started = await follow(controller, '/service/dhcp/start')
+  t.match(started, { state: 'done' }, 'the server takes what was written')
+  await inForce(controller, 'dhcp')
+  return { network, controller }
+}
+
+async function boots(t: Test, dhcp?: string): Promise<void> {
+  requirePrograms('debugfs')
+  const directory = scratch(t)
+  const source = await makeImage(join(directory, 'files'), join(directory, 'source'), [], imageBytes)
+  const { network, controller } = await start(t, directory, dhcp)
   const boot = (name: string, address: string, rest: Partial<Machine> = {}): Promise<Run> =>
     runMachine({ name, mac: address, network: { tap: network.tap(address) }, enter: network.enter, ...rest })
 
@@ -186,4 +204,8 @@ t.test('machines boot over the network with the real iPXE and the real daemon', 
     )
     t.match((await controller.monitor('node004')).reason, /gone\.tgz/)
   })
-})
+}
+
+// Kea is the one of pxe.test.ts too, which has the other servers and firmwares in the long tests.
+t.test('machines boot with the real iPXE and daemon, through what svcd writes for kea', t => boots(t, 'kea'))
+if (isLong) t.test('and through a DHCP server that svcd does not write for', t => boots(t))

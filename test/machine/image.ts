@@ -11,6 +11,9 @@ import { buildInitramfs, busybox } from './initramfs.js'
  */
 export const kernelOptions = 'console=ttyS0 quiet panic=-1 no_timer_check'
 
+/** The same, without the guards against spying processes, which are a fifth of what such a machine computes. */
+export const fasterOptions = `${kernelOptions} mitigations=off`
+
 /** A part script that puts the root file system on the machine's disk. */
 export const partscript = Buffer.from(
   `mke2fs -L root /dev/vda >/dev/null
@@ -26,14 +29,15 @@ export const treeSum = async (directory: string): Promise<string> =>
 /**
  * Writes `vmlinuz`, `initrd.img` and `image.tar.gz` to `files`. The image is made of what goes wrong when an
  * unpacker is careless: names with blanks and UTF-8, links of both kinds, modes, owners (as root), an
- * empty directory, a file of 8 MB.
+ * empty directory, a file of 8 MB, or of as many bytes as `size` says.
  * `programs`: see buildInitramfs.
  * @returns the checksum of the image's `usr`, which an installation leaves as it is.
  */
 export async function makeImage(
   files: string,
   root: string,
-  programs: readonly string[] = []
+  programs: readonly string[] = [],
+  size = 8 << 20
 ): Promise<string> {
   const kernel = await debianKernel()
   await mkdir(files, { recursive: true })
@@ -45,7 +49,7 @@ export async function makeImage(
   await put('etc/os-release', 'ID=test\nPRETTY_NAME="Image of the machine test"\n')
   await put('etc/hosts', '127.0.0.1 localhost\n')
   await put('usr/share/größe und maß/$(reboot) "quoted"', 'a name to be taken as it is\n')
-  await put('usr/share/data', randomBytes(8 << 20))
+  await put('usr/share/data', randomBytes(size))
   await put('usr/bin/tool', '#!/bin/sh\necho tool\n')
   await chmod(join(root, 'usr/bin/tool'), 0o750)
   await chmod(join(root, 'usr/share/empty'), 0o711)

@@ -246,16 +246,29 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
   machine.signal?.addEventListener('abort', () => stop('signal'))
   // A long run is watched there: a test shows no console before it fails.
   const { SVCD_CONSOLES: kept } = process.env
-  qemu.stdout?.on('data', (text: string) => {
-    raw += text
-    if (kept) appendFileSync(join(kept, `${machine.name}-${qemu.pid}`), text)
+  const look = () => {
     const lines = plain(raw).split('\n')
     for (const line of lines.slice(shown, -1)) machine.onLine?.(line)
     shown = Math.max(shown, lines.length - 1)
     if (!stopped && machine.until?.test(lines.join('\n'))) stop('until')
+  }
+  // A look reads the whole console, which comes in thousands of pieces of a few characters: only what makes a
+  // line complete is looked at at once, and only where somebody is told of lines.
+  let later: NodeJS.Timeout | undefined
+  const lookLater = () => {
+    later = undefined
+    look()
+  }
+  qemu.stdout?.on('data', (text: string) => {
+    raw += text
+    if (kept) appendFileSync(join(kept, `${machine.name}-${qemu.pid}`), text)
+    if (machine.onLine && /[\n\rH]/.test(text)) look()
+    else if (machine.until) later ??= setTimeout(lookLater, 100)
   })
   const timer = setTimeout(() => stop('time limit'), timeLimitMs)
   const { code, signal, stderr } = await ended.finally(() => clearTimeout(timer))
+  clearTimeout(later)
+  look()
   const console = plain(raw)
   const fail = (what: string) =>
     Object.assign(new Error(`${machine.name} ${what} ${stderr}`.trimEnd()), { console: tail(console) })
