@@ -206,6 +206,6 @@ async function boots(t: Test, dhcp?: string): Promise<void> {
   })
 }
 
-// Kea is the one of pxe.test.ts too, which has the other servers and firmwares in the long tests.
+// The other servers and firmwares are in test/long/pxe.test.ts.
 t.test('machines boot with the real iPXE and daemon, through what svcd writes for kea', t => boots(t, 'kea'))
 if (isLong) t.test('and through a DHCP server that svcd does not write for', t => boots(t))

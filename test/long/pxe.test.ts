@@ -1,6 +1,7 @@
 import { truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { kernelOptions, makeImage, partscript } from '../machine/image.js'
 import { dhcpServers, dhcpSettings } from '../services/dhcp-servers.js'
 import { Daemon } from '../support/daemon.js'
 import { follow, inForce } from '../support/follow.js'
@@ -8,9 +9,7 @@ import { requirePrograms } from '../support/programs.js'
 import { startNetwork } from '../support/provision-network.js'
 import { scratch } from '../support/scratch.js'
 import { type Machine, runMachine, tail } from '../support/virtual-machine.js'
-import { kernelOptions, makeImage, partscript } from './image.js'
 
-const long = process.env.SVCD_LONG === '1'
 const url = 'http://10.141.0.1:7050'
 
 /**
@@ -144,6 +143,5 @@ async function installs(t: Test, server: string): Promise<void> {
   }
 }
 
-// In `make test` the machines of boot.test.ts boot through kea, with the iPXE in the card as the first one here.
-for (const server of long ? dhcpServers : [])
+for (const server of dhcpServers)
   t.test(`machines boot and install through what is written for ${server}`, t => installs(t, server))
