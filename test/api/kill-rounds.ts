@@ -9,9 +9,9 @@ import { until } from '../support/until.js'
 import { damage, Known, prepare, WRITERS } from './writers.js'
 
 /**
- * Kills a fresh daemon that much is written to, again and again: what was acknowledged has to be there after
- * each start, and nothing by half (rules 11.1). It makes more rounds, up to 20 times as many, until all that
- * a kill may leave was seen. In each round of so many, `loneEvery`, only one of three writers writes.
+ * Kills a daemon that much is written to, again and again: what was acknowledged has to be there after each
+ * start, and nothing by half (rules 11.1). It makes more rounds, up to 20 times as many, until all that a kill
+ * may leave was seen. In every `loneEvery`-th round one of the first three writers writes alone.
  */
 export async function killRounds(t: Test, program: Daemon, rounds: number, loneEvery = 4): Promise<void> {
   const first = program.client()

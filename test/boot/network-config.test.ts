@@ -39,14 +39,14 @@ const own = ['', 'defaultroute=no', 'defaultroute=yes metric=50', 'dhcp=yes mtu=
 const routed: readonly Partial<InstallInterface>[] = [
   { options: '' },
   { options: 'defaultroute=yes' },
+  { options: 'defaultroute=yes metric=7' },
   { options: 'dhcp=yes metric=9' },
-  { ipaddress: '' }
+  { ipaddress: '' },
+  { macaddress: '', routes: ['10.9.0.0/16 via 10.150.0.9', '10.8.0.0/16 via 10.150.0.8'] }
 ]
 const others: readonly Partial<InstallInterface>[] = [
   { options: 'mtu=4000 unknown' },
-  { options: 'defaultroute=yes metric=7' },
   { ...none },
-  { macaddress: '', routes: ['10.9.0.0/16 via 10.150.0.9', '10.8.0.0/16 via 10.150.0.8'] },
   { macaddress: '00:02:c9:03:00:1a:2b:01' },
   { options: 'on=BOOTIF' },
   { options: 'on=BOOTIF mtu=9000', ipaddress: '' },

@@ -66,7 +66,7 @@ t.test('svcd osimage shell', async t => {
     const pack = () => client.get(`/config/osimage/${name}/_pack`)
     return { name, tree, open, shell, pack, words }
   }
-  // One for all that leave it as it was: its hundreds of links take most of the time of a short test.
+  // One for all tests that need no other image: its hundreds of links take most of the time of a short test.
   const plain = await image(t)
 
   await t.test('programs find the network, and no package starts a service', async t => {

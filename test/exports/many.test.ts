@@ -6,7 +6,7 @@ import { inject } from '../support/inject.js'
 import { longestTurn, yardstick } from '../support/turns.js'
 import { formats } from './cluster.js'
 
-const NODES = process.env.SVCD_LONG === undefined ? 5000 : 10_000
+const NODES = 10_000
 const hash = cheapHash('correct horse')
 const c = await Controller.start(t, `users.adam=admin ${hash}`, `users.vera=viewer:small ${hash}`)
 c.token = await c.login('adam', 'correct horse')

@@ -7,7 +7,7 @@ import { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import { proof } from '../support/proof.js'
 import { until } from '../support/until.js'
-import { isRefusal, RawClient, route, start } from './helpers.js'
+import { isRefusal, RawClient, route, stalled, stalledInOrder, start } from './helpers.js'
 
 const long = process.env.SVCD_LONG !== undefined
 const MEGABYTE = 1024 * 1024
@@ -24,14 +24,6 @@ const routes = [
   route('GET', '/boot', () => ({ status: 200, text: '#!ipxe\n' })),
   route('GET', '/files/{file}', ({ params }) => ({ status: 200, file: join(dir, params.file as string) }))
 ]
-
-/** A client that has begun a download and reads no more of it. */
-async function stalled(port: number, file: string, client = new RawClient(port)): Promise<RawClient> {
-  client.send(get(`/files/${file}`))
-  await new Promise(resolve => client.socket.once('data', resolve))
-  client.socket.pause()
-  return client
-}
 
 /**
  * `count` clients in a thread of their own, from each of these addresses, that read without end. Gives what
@@ -86,7 +78,7 @@ function bootScript(port: number): Promise<number> {
 // rules 2.13
 t.test('those that are refused are told to come back one after the other', async t => {
   const { port } = await start(t, routes, { limits: { downloads: 1, downloadWaitMs: 0, yieldMs: 60_000 } })
-  const first = await stalled(port, 'large')
+  const first = await stalled(port, '/files/large')
   const client = new RawClient(port)
   const seconds: number[] = []
   const begun = performance.now()
@@ -109,7 +101,7 @@ t.test('those that are refused are told to come back one after the other', async
 // rules 2.13
 t.test('over the most downloads a new one is asked to come back; all else is answered', async t => {
   const { port } = await start(t, routes, { limits: { downloads: 2, downloadWaitMs: 100 } })
-  const first = [await stalled(port, 'large'), await stalled(port, 'large')]
+  const first = [await stalled(port, '/files/large'), await stalled(port, '/files/large')]
   const client = new RawClient(port)
   const refused = await client.send(get('/files/large')).response()
   t.equal(refused.status, 503)
@@ -130,7 +122,7 @@ t.test('over the most downloads a new one is asked to come back; all else is ans
 // rules 2.13
 t.test('a client that reads nothing of its download leaves its place to a new one', async t => {
   const { port } = await start(t, routes, { limits: { downloads: 2, yieldMs: 100 } })
-  const first = [await stalled(port, 'large'), await stalled(port, 'large')]
+  const first = await stalledInOrder(port, '/files/large')
   const client = new RawClient(port)
   await until(
     async () => (await client.send(get('/files/small')).response()).status === 200,
@@ -238,7 +230,7 @@ t.test('refusals for want of room are one line of the log for each kind, not one
   const { port, log } = await start(t, routes, {
     limits: { downloads: 1, downloadWaitMs: 0, yieldMs: 60_000 }
   })
-  const first = await stalled(port, 'huge')
+  const first = await stalled(port, '/files/huge')
   for (let i = 0; i < 20; i++) {
     const refused = new RawClient(port).send(get('/files/small'))
     t.equal((await refused.response()).status, 503)
@@ -260,7 +252,7 @@ t.test(
   'a download waits for a place, without an open file, and gets the first that is given back',
   async t => {
     const { port } = await start(t, routes, { limits: { downloads: 1, downloadWaitMs: 60_000 } })
-    const first = await stalled(port, 'large')
+    const first = await stalled(port, '/files/large')
     const next = new RawClient(port)
     const answer = next.send(get('/files/small')).response()
     const client = new RawClient(port)
@@ -291,7 +283,9 @@ t.test('one address has a quarter of the places, and those who wait take turns',
   const from = (address: string) =>
     new RawClient(port, false, connect({ port, host: '127.0.0.1', localAddress: address }))
   // Each has its place before another one asks: that one would have the place of the last.
-  const many = await Promise.all(Array.from({ length: 16 }, () => stalled(port, 'huge', from('127.0.0.2'))))
+  const many = await Promise.all(
+    Array.from({ length: 16 }, () => stalled(port, '/files/huge', from('127.0.0.2')))
+  )
   await until(async () => {
     const client = from('127.0.0.2')
     const refused = await client.send(get('/files/small')).response()

@@ -1,3 +1,4 @@
+import { ServerResponse } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
@@ -164,6 +165,34 @@ export class RawClient {
     }
     return this.#received.toString()
   }
+}
+
+/** A client that takes the beginning of an answer and no more. */
+export async function stalled(port: number, path: string, client = new RawClient(port)): Promise<RawClient> {
+  client.send(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`)
+  await new Promise(resolve => client.socket.once('data', resolve).once('close', resolve))
+  client.socket.pause()
+  return client
+}
+
+/**
+ * Two such clients, one after the other: the system has no more for the first one either before the second one
+ * begins. So the server has waited longest for the first one.
+ */
+export async function stalledInOrder(port: number, path: string): Promise<[RawClient, RawClient]> {
+  const { write } = ServerResponse.prototype
+  let writes = 0
+  ServerResponse.prototype.write = function (this: ServerResponse, ...args: unknown[]) {
+    writes++
+    return Reflect.apply(write, this, args)
+  }
+  const first = await stalled(port, path)
+  for (let [same, last] = [0, -1]; same < 4; last = writes) {
+    await sleep(10)
+    same = writes === last ? same + 1 : 0
+  }
+  ServerResponse.prototype.write = write
+  return [first, await stalled(port, path)]
 }
 
 /** Resolves when the server has read what was sent to it: it is in this process, but nothing tells of it. */

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { proof } from '../support/proof.js'
 import { until } from '../support/until.js'
-import { isRefusal, RawClient, route, start } from './helpers.js'
+import { isRefusal, RawClient, route, stalled, stalledInOrder, start } from './helpers.js'
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
 const list = Array.from({ length: 12_000 }, () => ' '.repeat(1000))
@@ -15,18 +15,10 @@ const routes = [
   route('GET', '/text/{n}', ({ params }) => ({ status: 200, text: String(params.n).repeat(6_000_000) }))
 ]
 
-/** A client that takes the beginning of an answer and no more. */
-async function stalled(port: number, path: string): Promise<RawClient> {
-  const client = new RawClient(port).send(get(path))
-  await new Promise(resolve => client.socket.once('data', resolve).once('close', resolve))
-  client.socket.pause()
-  return client
-}
-
 // rules 2.13
 t.test('long lists have a bound; a client that reads nothing leaves its place', async t => {
-  const { port, log } = await start(t, routes, { limits: { lists: 2, listWaitMs: 0, yieldMs: 300 } })
-  const first = [await stalled(port, '/list'), await stalled(port, '/list')]
+  const { port, log } = await start(t, routes, { limits: { lists: 2, listWaitMs: 0, yieldMs: 1000 } })
+  const first = await stalledInOrder(port, '/list')
   const client = new RawClient(port)
   const refused = await client.send(get('/list')).response()
   t.equal(refused.status, 503)

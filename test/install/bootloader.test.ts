@@ -86,7 +86,7 @@ const entryOf = (kernel: string) =>
   'options root=UUID=old ro rhgb root=svc\ngrub_class rocky'
 
 for (const shell of shells) {
-  // In the other shell "each part of the step" shows the same.
+  // In the other shell "each part of the step" and "signed loaders that came with the image" show the same.
   if (everyCase(shell))
     t.test(`GRUB goes to the disk under BIOS, ${shell}`, async t => {
       const done = await install(t, whole(shell, grubImage('grub2')))
@@ -122,6 +122,7 @@ for (const shell of shells) {
     completed(t, done)
     const { machine } = done
     t.notOk(existsSync(machine.image('calls')), 'grub2-install was not asked')
+    t.match(machine.read('etc/fstab'), /^# svc begin\nUUID=1111-2222 \/ tmpfs defaults 0 1\n/m)
     const esp = { [`BOOT${suffix}.EFI`]: 'shim', [`grub${suffix}.efi`]: 'grub' }
     t.strictSame(readdirSync(machine.image('esp/EFI/BOOT')).sort(), Object.keys(esp).sort())
     for (const [name, content] of Object.entries(esp)) t.equal(machine.read(`esp/EFI/BOOT/${name}`), content)

@@ -1,8 +1,8 @@
 import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { base64 } from '../support/install-data.js'
-import { completed, failed, install, type Plan, without } from './install.js'
+import { completed, failed, install, type Plan, unpacked, without } from './install.js'
 import { everyCase, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
@@ -12,9 +12,6 @@ const secret = (path: string, content = `secret of ${path}`) => ({
   content: base64(content)
 })
 const mode = (file: string) => (statSync(file).mode & 0o7777).toString(8)
-
-/** An installation that neither reports its hardware nor writes the files of its network. */
-const unpacked = (t: Test, plan: Plan) => install(t, without(plan, 'inventory', 'network'))
 
 for (const shell of shells) {
   // rules 5.5

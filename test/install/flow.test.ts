@@ -39,7 +39,7 @@ for (const shell of allShells) {
 }
 
 for (const shell of shells) {
-  // What they leave out has nothing to undo.
+  // These two steps have nothing to undo after a failure.
   const { edit = String } = without({ shell }, 'inventory', 'network')
   t.test(`a second run after a failed first installs cleanly, ${shell}`, async t => {
     const controller = await startFakeController(t)

@@ -1,22 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { base64, installData } from '../support/install-data.js'
 import { installScript } from '../support/install-script.js'
-import {
-  completed,
-  exits,
-  failed,
-  install as installWhole,
-  type Plan,
-  startFakeController,
-  without
-} from './install.js'
+import { completed, exits, failed, unpacked as install, type Plan, startFakeController } from './install.js'
 import { everyCase, InstallingNode, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
-
-/** Neither the report of the hardware nor the files of the network take memory that matters here. */
-const install = (t: Test, plan: Plan) => installWhole(t, without(plan, 'inventory', 'network'))
 
 /** A node with that much memory to spare beside what always stays free, as its kernel would say. */
 const spare = (megabytes: number, total = 2048) =>

@@ -87,7 +87,7 @@ function shows(t: Test, run: Run, ...patterns: RegExp[]): void {
  */
 const fetched = (path: RegExp) => new RegExp(`${path.source}\\.{3}[. \\d%]* ok`)
 
-/** The network of the machines and its daemon. `dhcp`: the server that svcd writes for; absent: ISC's, by hand. */
+/** The network of the machines and its daemon. `dhcp`: a server that svcd writes for; absent: one by hand. */
 async function start(t: Test, directory: string, dhcp?: string) {
   const network = await startNetwork(hosts, { withoutDhcp: dhcp !== undefined })
   t.teardown(() => network.close())
@@ -206,6 +206,7 @@ async function boots(t: Test, dhcp?: string): Promise<void> {
   })
 }
 
-// The other servers and firmwares are in test/long/pxe.test.ts.
+// The other servers and firmwares are in test/long/pxe.test.ts. A server with host entries by hand is in the
+// long form alone: its machines ask the same routes.
 t.test('machines boot with the real iPXE and daemon, through what svcd writes for kea', t => boots(t, 'kea'))
 if (isLong) t.test('and through a DHCP server that svcd does not write for', t => boots(t))

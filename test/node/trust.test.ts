@@ -67,7 +67,6 @@ class Svcd {
   /** The attestation key of the last quote, and the one that was proved. */
   #quoted = ''
   #bound = ''
-  #turn = 0
 
   async answer(path: string, body: Buffer): Promise<{ status: number; text: string }> {
     this.asked.push(path)
@@ -100,7 +99,7 @@ class Svcd {
     t.match(await lookedAt(String(ek_certificate), ak), 'SEQUENCE')
     const { verdict = this.#bound === ak ? 'good' : 'unknown', reason = '', signedBy, altered } = this.wish
     const name = `000b${this.wish.forAnother ? '00'.repeat(32) : sha256(bytes(ak).subarray(2))}`
-    const { secret, credential } = await credentialFor(ek, name, this.#turn++ % 2)
+    const { secret, credential } = await credentialFor(ek, name)
     const salt = randomBytes(16).toString('hex')
     this.#secrets.set(`${nonce} ${salt}`, secret)
     const { forBoot } = this.wish
@@ -155,8 +154,9 @@ interface Credential {
 
 /** Two for each key, in turn, so that the secret of an answer is never that of the one before it. */
 const credentials = new Map<string, Promise<Credential>>()
-function credentialFor(ek: string, name: string, turn: number): Promise<Credential> {
-  const which = `${ek} ${name} ${turn}`
+let turn = 0
+function credentialFor(ek: string, name: string): Promise<Credential> {
+  const which = `${ek} ${name} ${++turn % 2}`
   const make = async () => {
     const secret = randomBytes(32)
     const into = join(directory, 'credential')
@@ -306,7 +306,7 @@ const pcr9 = async () => {
   return readFileSync(into)
 }
 
-/** What the first quote of each of these boots said of the PCRs, which each of the boots changed at its end. */
+/** What the first quote of each of these boots said of the PCRs. Each boot changed them at its end. */
 const firstQuotes: (string | undefined)[] = []
 for (const shell of Object.keys(shells))
   t.test(`${shell}: an unknown TPM proves its keys, and then gets the script`, async t => {

@@ -9,7 +9,7 @@ import { reasonOf } from '../../lib/services/control.js'
 import { renderInThread, renderJob } from '../../lib/services/render-job.js'
 import { settingsOf } from '../../lib/services/services.js'
 import { Daemon } from '../support/daemon.js'
-import { follow, inForce } from '../support/follow.js'
+import { follow, inForce, LOOK_MS } from '../support/follow.js'
 import { requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
@@ -20,8 +20,6 @@ import { lease, wire } from './namespaces.js'
 import { templates as shipped } from './rendered.js'
 
 requirePrograms('mount', 'umount', 'busybox')
-
-const LOOK_MS = 250
 
 const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 

@@ -45,7 +45,7 @@ const reasonOf = async (daemon: Daemon): Promise<string> => {
 const primary = async (daemon: Daemon) => (await daemon.request('GET', '/monitor/primary')).status
 
 // A tree and a first start, which makes keys, cost more than a test: one controller alone and one pair do for
-// all of them. A test leaves them on the objects of `fill`.
+// all of them. After a test they have at least the objects of `fill`.
 const etcd = await startEtcd(t)
 const daemon = await controllerOn(t, etcd)
 const set = ['store.medium=etcd', `store.endpoints=${etcd.url}`]

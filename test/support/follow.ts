@@ -23,7 +23,7 @@ export async function follow(c: Daemon, path: string): Promise<End> {
 }
 
 /** The pause between two looks at a preview: each starts a thread, which loads all that renders. */
-const LOOK_MS = 250
+export const LOOK_MS = 250
 
 /**
  * Waits until what would be written for a service is in force, and the server was told, unless it does not

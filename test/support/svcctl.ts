@@ -18,7 +18,7 @@ export function svcctlFor(directory: string, c: Controller): Record<string, stri
   return { PATH: `${join(tree, 'bin')}:${process.env.PATH}`, ...loggedIn(directory, c) }
 }
 
-/** Returns the environment in which the client asks a controller with its token, which `directory` keeps. */
+/** Returns the environment in which the client asks a controller. `directory` keeps its token. */
 export function loggedIn(directory: string, { daemon, token }: Controller): Record<string, string> {
   const url = `http://127.0.0.1:${daemon.port}`
   const cache = join(directory, 'cache')

@@ -13,7 +13,7 @@ export interface Tpm {
   readonly directory: string
   /** Runs a tool by its name without `tpm2_`, and then makes room in the TPM: it holds three keys. */
   tool(name: string, ...args: readonly string[]): Promise<string>
-  /** Runs commands of a shell beside the tools, which find the TPM by themselves; nothing makes room after them. */
+  /** Runs commands of a shell in `directory`. The tools find the TPM; nothing makes room in it after them. */
   shell(commands: string): Promise<string>
   /** A file that a tool left. */
   read(name: string): Buffer

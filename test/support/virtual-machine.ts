@@ -252,8 +252,9 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     shown = Math.max(shown, lines.length - 1)
     if (!stopped && machine.until?.test(lines.join('\n'))) stop('until')
   }
-  // A look reads the whole console, which comes in thousands of pieces of a few characters: only what makes a
-  // line complete is looked at at once, and only where somebody is told of lines.
+  // A look reads the whole console, which comes in thousands of pieces of a few characters. So it waits for
+  // 100 ms, also for `until`; a listener for lines is told at once when a line is complete. A cursor move, which
+  // ends with H, completes one too.
   let later: NodeJS.Timeout | undefined
   const lookLater = () => {
     later = undefined

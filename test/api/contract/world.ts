@@ -81,7 +81,7 @@ export class Stage {
   readonly #held = new Set<string>()
   /**
    * The files as the last case has left them: those before the next one, so that a change that comes late is
-   * found too. Absent: look.
+   * found too. Where it is absent, they have to be read.
    */
   left: Record<string, unknown> | undefined
 
