@@ -97,7 +97,8 @@ t.test('columns are bounded', async t => {
 
 // rules 12.10
 t.test('many requests at once do not hold the event loop either', { timeout: 600_000 }, async t => {
-  const many = process.env.SVCD_LONG === '1' ? 300 : 50
+  // As many of one client wait; more are asked to come back.
+  const many = process.env.SVCD_LONG === '1' ? 128 : 50
   const members = Array.from({ length: 6000 }, (_, i) => `k${i},compute\n`).join('')
   t.equal((await c.post('/config/node?format=csv', `name,group\n${members}`)).status, 200)
   const hostlist = 'node[00001-06000]!node[00001-06000],x[1-5000]'
