@@ -81,8 +81,7 @@ const sources = ['lib', 'test'].flatMap(part =>
     .filter(name => name.endsWith('.ts'))
     .map(name => join(directory, part, name))
 )
-const made = { outbase: directory, outdir: directory, format: 'esm', target: 'es2022' } as const
-buildSync({ entryPoints: sources, ...made })
+buildSync({ entryPoints: sources, outbase: directory, outdir: directory, format: 'esm', target: 'es2022' })
 const support = await import(join(directory, 'test', 'support', 'controller.js'))
 const start: typeof Controller.start = t => support.Controller.start(t)
 

@@ -1,7 +1,6 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { client, namedFile } from '../../lib/ctl/client.js'
 import { Remote } from '../../lib/helper/transfer/remote.js'
 import { makeSystem, requireNode, startNode } from '../image/node.js'
 import { makeTree } from '../image/small-tree.js'
@@ -9,6 +8,7 @@ import { Controller, type Reply } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
 import { Gate } from '../support/jobs.js'
 import { scratch } from '../support/scratch.js'
+import { clientHere } from '../support/svcctl.js'
 import { until } from '../support/until.js'
 import { pretended } from './contract/services.js'
 
@@ -60,27 +60,14 @@ await made('/config/bmcsetup/boards', { userid: 3 })
 // rules 2.17
 t.test('what svcctl sends is taken as it is: it says that it does not speak the dialect', async t => {
   const env = { SVCD_URL: `http://127.0.0.1:${on.daemon.port}`, XDG_CACHE_HOME: scratch(t) }
-  const said: string[] = []
-  const svcctl = (args: readonly string[], input = '') =>
-    client(args, {
-      ...{ env, shows: { out: false, err: false, in: false }, file: namedFile },
-      out: async text => void said.push(text),
-      err: text => void said.push(text),
-      ...{
-        confirmed: async () => false,
-        typed: () => () => {},
-        edited: async text => text,
-        hidden: async () => '',
-        input: async () => Buffer.from(input)
-      }
-    })
-  t.equal(
-    await svcctl(['login', '--stdin'], readFileSync(join(on.directory, 'state', 'admin-password'), 'utf8')),
-    0
-  )
-  t.equal(await svcctl(['bmcsetup', 'set', 'boards', 'comment=VUVGSQ==']), 0, said.join(''))
+  const svcctl = async (args: readonly string[], input = '') => {
+    const { code, stdout, stderr } = await clientHere(args, env, { input })
+    t.equal(code, 0, stdout + stderr)
+  }
+  await svcctl(['login', '--stdin'], readFileSync(join(on.directory, 'state', 'admin-password'), 'utf8'))
+  await svcctl(['bmcsetup', 'set', 'boards', 'comment=VUVGSQ=='])
   t.equal((await on.get('/config/bmcsetup/boards')).body.config.bmcsetup.boards.comment, 'VUVGSQ==')
-  t.equal(await svcctl(['node', 'set', 'l1', 'comment=ends']), 0, said.join(''))
+  await svcctl(['node', 'set', 'l1', 'comment=ends'])
   t.equal((await on.get('/config/node/l1')).body.config.node.l1.comment, 'ends')
   await post('/config/bmcsetup/boards', { comment: '' })
   await post('/config/node/l1', { comment: '' })

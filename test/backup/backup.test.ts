@@ -155,7 +155,7 @@ type Running = Awaited<ReturnType<typeof startDaemon>>
 const stateOf = ({ model }: Running) => join(model.ini.imageDirectory, '../state')
 
 /** The token that the password of the first admin gives. */
-async function loggedIn(daemon: Running): Promise<string> {
+async function tokenOf(daemon: Running): Promise<string> {
   const password = readFileSync(join(stateOf(daemon), 'admin-password'), 'utf8').trim()
   const login = { method: 'POST', body: JSON.stringify({ username: 'admin', password }) }
   const answer = await fetch(`http://${daemon.address}:${daemon.port}/token`, login)
@@ -480,7 +480,7 @@ t.test('a killed daemon: what only its log has is in a backup, and restored', as
   await run(taken)
   const daemon = await start()
   t.match(daemon.model.view.get('node', 'n2'), { comment: 'first' })
-  t.equal((await statesOf(daemon, await loggedIn(daemon))).n2, 'installer.started')
+  t.equal((await statesOf(daemon, await tokenOf(daemon))).n2, 'installer.started')
   await daemon.close(1000)
   t.strictSame(readdirSync(at('state/log')), [])
 

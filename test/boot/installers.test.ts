@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Controller } from '../support/controller.js'
 import { scratch } from '../support/scratch.js'
+import { parsedYaml } from '../support/yaml.js'
 
 const url = 'http://10.141.255.254:7050'
 const mac = '52:54:00:00:00:01'
@@ -41,14 +42,7 @@ const seed = (c: Controller, file: string, ask: object = own) => c.get(`/boot/cl
 const report = async (c: Controller, state: string) =>
   c.post('/monitor/node/n1', { state }, { token: await token(c), source })
 
-/** Documents as PyYAML reads them, which cloud-init and subiquity use; to load it takes the longest. */
-const yamls = (...documents: readonly string[]): ReturnType<typeof JSON.parse> => {
-  const program =
-    'import json, sys, yaml; print(json.dumps([yaml.safe_load(text) for text in json.load(sys.stdin)]))'
-  const input = JSON.stringify(documents)
-  return JSON.parse(execFileSync('python3', ['-c', program], { input, encoding: 'utf8' }))
-}
-const yaml = (document: string) => yamls(document)[0]
+const yaml = (document: string) => parsedYaml([document])[0]
 
 // rules 4.41
 t.test('the boot script starts the installer of the node', async t => {
@@ -118,7 +112,7 @@ t.test('/kickstart/install answers in the form of the installer, masked for othe
   const autoinstall = await installer(c)
   t.match(autoinstall, /^#cloud-config\n/, 'the first line that cloud-init asks for')
   const masked = await installer(c, stranger)
-  const [{ autoinstall: mine }, { autoinstall: others }] = yamls(autoinstall, masked)
+  const [{ autoinstall: mine }, { autoinstall: others }] = parsedYaml([autoinstall, masked])
   t.match(mine, {
     version: 1,
     network: {
@@ -172,7 +166,7 @@ t.test('values of admins stay values: debconf and a parser of YAML read each tex
     const install = await c.get('/boot/install/n1', own)
     t.equal(execFileSync('busybox', ['ash', '-n'], { input: install.text, encoding: 'utf8' }), '')
     await c.post('/config/node/n1', { provision_method: 'http' })
-    const [{ autoinstall }, userData] = yamls(automatic, (await seed(c, 'user-data')).text)
+    const [{ autoinstall }, userData] = parsedYaml([automatic, (await seed(c, 'user-data')).text])
     t.match(autoinstall, { locale: text, timezone: text, keyboard: { layout: text } })
     t.strictSame(autoinstall.storage.layout.match, { path: text })
     t.strictSame(autoinstall.packages, ['curl', ...text.split(/\s+/)])

@@ -5,15 +5,12 @@ import type { InstallInterface } from '../../lib/boot/install-data.js'
 import { networkConfig } from '../../lib/boot/network-config.js'
 import { Templates } from '../../lib/template/templates.js'
 import { installData, installInterface } from '../support/install-data.js'
+import { parsedYaml } from '../support/yaml.js'
 
 // What cloud-init and subiquity get is what svcd's own installation writes for netplan: two programs from one
 // page (docs/interfaces.md), compared over many set-ups.
 
 const templates = new Templates({ directory: fileURLToPath(new URL('../../templates', import.meta.url)) })
-
-const python = 'import json, sys, yaml; print(json.dumps([yaml.safe_load(d) for d in json.load(sys.stdin)]))'
-const parsed = (documents: readonly string[]): unknown[] =>
-  JSON.parse(execFileSync('python3', ['-c', python], { input: JSON.stringify(documents), encoding: 'utf8' }))
 
 /** The file for netplan of the shell functions. */
 function written(interfaces: readonly InstallInterface[]): string {
@@ -70,8 +67,8 @@ t.test('the interfaces are those of the files that the installation writes', t =
     [installInterface({ ipaddress: '' })],
     [installInterface(), second({ interface: 'a.b', options: '' })]
   )
-  const texts = parsed(cases.map(written)) as { network: object }[]
-  const given = parsed(cases.map(interfaces => JSON.stringify(networkConfig(interfaces))))
+  const texts = parsedYaml(cases.map(written)) as { network: object }[]
+  const given = parsedYaml(cases.map(interfaces => JSON.stringify(networkConfig(interfaces))))
   t.equal(cases.length, (isLong ? own.length : 1) * others.length + own.length * routed.length + 2)
   for (const [i, interfaces] of cases.entries())
     t.strictSame(given[i], texts[i]?.network, interfaces.map(({ options }) => options).join(', '))

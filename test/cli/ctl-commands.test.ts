@@ -4,7 +4,6 @@ import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
-import { client, namedFile } from '../../lib/ctl/client.js'
 import { outcomeLines } from '../../lib/ctl/render.js'
 import { yamlLines } from '../../lib/ctl/session.js'
 import { addNode, bmcCluster } from '../support/bmc-cluster.js'
@@ -12,7 +11,7 @@ import { builtTree, onTerminal } from '../support/built-tree.js'
 import { start } from '../support/child.js'
 import { Controller } from '../support/controller.js'
 import { output } from '../support/programs.js'
-import { svcctlFor } from '../support/svcctl.js'
+import { clientHere, svcctlFor } from '../support/svcctl.js'
 
 const c = await Controller.start(t)
 const directory = t.testdir({ node: {}, editor: {} })
@@ -25,38 +24,24 @@ await c.post('/config/group/compute', {
 })
 for (const i of [1, 2, 3]) await c.post(`/config/node/node00${i}`, { group: 'compute' })
 
-/** One run in this process: what a person types to questions, one after the other, and does in the editor. */
-async function run(
-  args: readonly string[],
-  {
-    types,
-    edits = []
-  }: {
-    types?: (string | (() => Promise<unknown>))[]
-    edits?: ((text: string) => string | Promise<string>)[]
-  } = {}
-) {
-  const said = { stdout: '', stderr: '' }
-  const asked = async (question: string) => {
-    said.stderr += question
+interface Person {
+  /** Typed to questions, one after the other; a function runs first, and says yes. */
+  readonly types?: (string | (() => Promise<unknown>))[]
+  /** What is done in the editor, each time it opens. */
+  readonly edits?: ((text: string) => string | Promise<string>)[]
+}
+/** One run in this process, with what a person does. */
+const run = (args: readonly string[], { types, edits = [] }: Person = {}) => {
+  const answers = async () => {
     const next = types?.shift()
-    if (typeof next !== 'function') return next === 'y'
+    if (typeof next !== 'function') return next ?? ''
     await next()
-    return true
+    return 'y'
   }
-  const code = await client(args, {
-    shows: { out: false, err: false, in: types !== undefined },
-    ...{ env, file: namedFile, confirmed: asked, hidden: async () => '', input: async () => Buffer.from('') },
-    out: async text => {
-      said.stdout += text
-    },
-    err: text => {
-      said.stderr += text
-    },
-    typed: () => () => {},
-    edited: async text => (edits.shift() ?? (same => same))(text)
+  return clientHere(args, env, {
+    edits: text => (edits.shift() ?? (same => same))(text),
+    ...(types === undefined ? {} : { answers })
   })
-  return { code, ...said }
 }
 async function ok(t: Test, ...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await run(args)

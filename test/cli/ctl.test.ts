@@ -16,7 +16,6 @@ import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { basename, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { client, namedFile } from '../../lib/ctl/client.js'
 import { outcomeLines } from '../../lib/ctl/render.js'
 import { makeTree } from '../image/small-tree.js'
 import { addNode, bmcCluster } from '../support/bmc-cluster.js'
@@ -27,7 +26,7 @@ import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
 import { RedfishService } from '../support/redfish-service.js'
 import { scratch } from '../support/scratch.js'
-import { svcctlServed } from '../support/svcctl.js'
+import { clientHere, svcctlServed } from '../support/svcctl.js'
 
 const tree = builtTree(t.testdir({ cache: {}, files: {}, 'own-roles': { a: 'echo a\n', b: 'echo b\n' } }))
 const program = join(tree, 'bin', 'svcctl')
@@ -68,30 +67,9 @@ interface Here {
   /** What a person types, to a question or without echo. */
   readonly types?: string
 }
-/** The same without a process of its own, which costs more than all it does; `tty`: on a terminal. */
-async function here(args: readonly string[], { tty = false, input = '', more = {}, types }: Here = {}) {
-  const wrote = { stdout: '', stderr: '' }
-  const asked = async (question: string) => {
-    if (types === undefined) throw new Error('nothing is asked here')
-    wrote.stderr += question
-    return types
-  }
-  const code = await client(args, {
-    shows: { out: tty, err: tty, in: types !== undefined },
-    env: { ...env, ...more },
-    out: async text => {
-      wrote.stdout += text
-    },
-    err: text => {
-      wrote.stderr += text
-    },
-    ...{ confirmed: async question => (await asked(question)) === 'y', hidden: asked, file: namedFile },
-    typed: () => () => {},
-    edited: async text => text,
-    input: async () => Buffer.from(input)
-  })
-  return { code, ...wrote }
-}
+/** The same without a process of its own; `tty`: on a terminal. */
+const here = (args: readonly string[], { more = {}, types, ...meets }: Here = {}) =>
+  clientHere(args, { ...env, ...more }, types === undefined ? meets : { ...meets, answers: () => types })
 const tokenFile = join(cache, 'svcd', `token-${encodeURIComponent(url)}`)
 
 // rules 14.1

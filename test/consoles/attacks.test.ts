@@ -1,11 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { client, namedFile } from '../../lib/ctl/client.js'
 import { generationOf } from '../../lib/model/types/node.js'
 import { cheapHash, issuer } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 import { local } from '../support/login.js'
-import { svcctlFor } from '../support/svcctl.js'
+import { clientHere, svcctlFor } from '../support/svcctl.js'
 import { until } from '../support/until.js'
 import { attach, lab, type } from './lab.js'
 
@@ -98,25 +97,8 @@ t.test('a console that floods costs no memory, and its reader sees the end', asy
 
 t.test('svcctl console attaches, types, and leaves with &.', async t => {
   const env = svcctlFor(t.testdir({}), c)
-  const run = async (args: readonly string[], keys?: (key: (text: string) => void) => void) => {
-    const said = { stdout: '', stderr: '' }
-    const code = await client(args, {
-      shows: { out: false, err: false, in: keys !== undefined },
-      ...{ env, file: namedFile, confirmed: async () => false, hidden: async () => '' },
-      ...{ input: async () => Buffer.from(''), edited: async text => text },
-      out: async text => {
-        said.stdout += text
-      },
-      err: text => {
-        said.stderr += text
-      },
-      typed: take => {
-        keys?.(take)
-        return () => {}
-      }
-    })
-    return { code, ...said }
-  }
+  const run = (args: readonly string[], keys?: (key: (text: string) => void) => void) =>
+    clientHere(args, env, { keys })
   machine.received = ''
   const told = await run(['console', 'n1'], async key => {
     key('l')

@@ -186,13 +186,16 @@ export async function stalledInOrder(port: number, path: string): Promise<[RawCl
     writes++
     return Reflect.apply(write, this, args)
   }
-  const first = await stalled(port, path)
-  for (let [same, last] = [0, -1]; same < 4; last = writes) {
-    await sleep(10)
-    same = writes === last ? same + 1 : 0
+  try {
+    const first = await stalled(port, path)
+    for (let [same, last] = [0, -1]; same < 4; last = writes) {
+      await sleep(10)
+      same = writes === last ? same + 1 : 0
+    }
+    return [first, await stalled(port, path)]
+  } finally {
+    ServerResponse.prototype.write = write
   }
-  ServerResponse.prototype.write = write
-  return [first, await stalled(port, path)]
 }
 
 /** Resolves when the server has read what was sent to it: it is in this process, but nothing tells of it. */

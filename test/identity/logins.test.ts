@@ -1,13 +1,13 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { client, namedFile } from '../../lib/ctl/client.js'
 import { cheapHash } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
 import { startProvider } from '../support/provider.js'
 import { scratch } from '../support/scratch.js'
 import { startSlapd } from '../support/slapd.js'
+import { clientHere } from '../support/svcctl.js'
 
 // One controller with users of its own, a directory and a provider, over its http interface and by svcctl.
 
@@ -91,24 +91,9 @@ t.test('a page of another site begins and finishes nothing', async t => {
   t.match(await post('/auth/oidc/finish', given), { status: 201 })
 })
 
-/** svcctl in this process, with a cache of its own; `agree` gets what it says. */
-async function svcctl(args: readonly string[], agree: (text: string) => void = () => {}, input = '') {
-  const said = { stdout: '', stderr: '' }
-  const code = await client(args, {
-    shows: { out: false, err: false, in: false },
-    env: { SVCD_URL: page, XDG_CACHE_HOME: directory },
-    ...{ file: namedFile, confirmed: async () => false, hidden: async () => '' },
-    ...{ typed: () => () => {}, edited: async text => text, input: async () => Buffer.from(input) },
-    out: async text => {
-      said.stdout += text
-    },
-    err: text => {
-      said.stderr += text
-      agree(text)
-    }
-  })
-  return { code, ...said }
-}
+/** svcctl in this process, with a cache of its own; `told` gets what it says. */
+const svcctl = (args: readonly string[], told: (text: string) => void = () => {}, input = '') =>
+  clientHere(args, { SVCD_URL: page, XDG_CACHE_HOME: directory }, { told, input })
 
 // rules 5.10, 5.11, 14.1
 t.test('svcctl logs in by the directory, and by a browser on another machine', async t => {

@@ -19,7 +19,7 @@ const isLong = process.env.SVCD_LONG !== undefined
 /** An emulated machine takes a second to sum up the 8 MB of the long tests. */
 const imageBytes = isLong ? 8 << 20 : 1 << 20
 
-// What a DHCP server that knows the nodes has for each of them (rules 4.13, 10.5), where no svcd writes it.
+// A DHCP server that svcd does not write for has this of each node (rules 4.13, 10.5).
 const hosts: DhcpHost[] = [
   { mac: mac(1), ipaddress: address(1) },
   { mac: mac(2), ipaddress: address(2), bootfile: `${url}/boot/short` },

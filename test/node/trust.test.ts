@@ -306,7 +306,7 @@ const pcr9 = async () => {
   return readFileSync(into)
 }
 
-/** What the first quote of each of these boots said of the PCRs. Each boot changed them at its end. */
+/** The first quote of each of these boots said this of the PCRs. Each boot changed them at its end. */
 const firstQuotes: (string | undefined)[] = []
 for (const shell of Object.keys(shells))
   t.test(`${shell}: an unknown TPM proves its keys, and then gets the script`, async t => {

@@ -38,7 +38,7 @@ const sitePointers = [
   '77.0.149.10.in-addr.arpa,guest.example.org'
 ].map(text => `--ptr-record=${text}`)
 
-/** What one dig says of each of these names and addresses: the answer, or the status where there is none. */
+/** Asks for these names and addresses by one dig. Returns each answer, or the status where there is none. */
 async function answersOf({ run }: Wire, ...asked: string[]): Promise<string[]> {
   const words = asked.flatMap(name => (/^[\d.]+$/.test(name) ? ['-x', name] : [name]))
   const options = ['+noall', '+comments', '+answer', '+time=2', '+tries=3']

@@ -27,28 +27,54 @@ export function loggedIn(directory: string, { daemon, token }: Controller): Reco
   return { SVCD_URL: url, XDG_CACHE_HOME: cache }
 }
 
-/** Runs the client in this process, without a terminal: a process of its own costs more than all it does. */
+/** What a run of `clientHere` meets. */
+interface Meets {
+  readonly input?: string | Buffer
+  /** The directory for names of files; absent: this process's. */
+  readonly directory?: string
+  /** Whether the output is a terminal. */
+  readonly tty?: boolean
+  /** What a person answers to a question, or types without echo; absent: nobody is there. */
+  readonly answers?: (question: string) => string | Promise<string>
+  /** What a person makes of a text in the editor; absent: nothing. */
+  readonly edits?: (text: string) => string | Promise<string>
+  /** Gets a function that types keys; absent: nobody is there. */
+  readonly keys?: ((type: (text: string) => void) => unknown) | undefined
+  /** Is told each text on standard error. */
+  readonly told?: (text: string) => void
+}
+
+/** Runs the client in this process: a process of its own costs more than all it does. */
 export async function clientHere(
   args: readonly string[],
   env: Readonly<Record<string, string>>,
-  { input = Buffer.alloc(0), directory = '/' }: { input?: Buffer; directory?: string } = {}
+  { input = '', directory = '.', tty = false, answers, edits = same => same, keys, told }: Meets = {}
 ): Promise<{ code: number; stdout: string; stderr: string }> {
   const wrote = { stdout: '', stderr: '' }
-  const unasked = async () => {
-    throw new Error('nothing is asked without a terminal')
+  const asked = async (question: string) => {
+    if (!answers) throw new Error('nothing is asked here')
+    wrote.stderr += question
+    return answers(question)
   }
   const code = await client(args, {
-    shows: { out: false, err: false, in: false },
+    shows: { out: tty, err: tty, in: answers !== undefined || keys !== undefined },
     env,
     out: async text => {
       wrote.stdout += text
     },
     err: text => {
       wrote.stderr += text
+      told?.(text)
     },
-    ...{ confirmed: unasked, hidden: unasked, edited: async text => text, typed: () => () => {} },
+    confirmed: async question => (await asked(question)) === 'y',
+    hidden: asked,
+    edited: async text => edits(text),
+    typed: take => {
+      keys?.(take)
+      return () => {}
+    },
     file: path => namedFile(resolve(directory, path)),
-    input: async () => input
+    input: async () => Buffer.from(input)
   })
   return { code, ...wrote }
 }

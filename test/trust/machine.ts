@@ -12,7 +12,7 @@ import {
 import type { Test } from 'tap'
 import type { MeasuredBoot } from '../../lib/boot/grub/script.js'
 import type { Controller, Reply } from '../support/controller.js'
-import { attesting, quotedPcrs, startTpm, type Tpm } from '../support/tpm.js'
+import { attesting, startTpm, type Tpm } from '../support/tpm.js'
 
 export const sha256 = (data: Buffer | string) => createHash('sha256').update(data).digest()
 const hexOf = (data: Buffer | string) => sha256(data).toString('hex')
@@ -113,8 +113,8 @@ export const firmware = { vendor: 'ACME', product: 'R1', bios_version: '1.0' }
 
 /**
  * A node makes its keys at each boot (test/node/trust.test.ts). They follow from the TPM's seeds, so they are
- * the same ones each time, and here they stay in the TPM: that saves a dozen programs a boot. Without `noda` a
- * TPM that lost its power a few times refuses to use the attestation key.
+ * the same ones each time. Here they stay in the TPM, which saves a dozen programs a boot. Without `noda` a TPM
+ * that lost its power a few times refuses to use the attestation key.
  */
 const keptKeys = `
 tpm2_readpublic -Q -c 0x81010001 -f tss -o ek.pub -t ek.ctx
@@ -165,32 +165,18 @@ tpm2_pcrextend ${extended.join(' ')}`)
   async body(nonce: string, more: object = {}): Promise<Record<string, unknown>> {
     const exchange = derOf(this.exchange.publicKey)
     const bound = hexOf(Buffer.concat([Buffer.from(nonce), exchange]))
-    const [quote, signature] = await this.#quoted(bound)
+    const [quote, signature] = await this.tpm.quote('ak', bound)
     const base64 = Object.entries({ exchange, ek: this.ek, ak: this.ak, quote, signature, log: this.log })
     const texts = Object.fromEntries(base64.map(([key, value]) => [key, value.toString('base64')]))
     return { nonce, ...texts, firmware, ...more }
-  }
-
-  async #quoted(bound: string): Promise<readonly [quote: Buffer, signature: Buffer]> {
-    await this.tpm.shell(
-      `tpm2_quote -Q -c ak.ctx -l ${quotedPcrs} -q ${bound} -g sha256 -m ak.quote -s ak.signature`
-    )
-    return [this.tpm.read('ak.quote'), this.tpm.read('ak.signature')]
   }
 
   /**
    * The secret of a credential.
    * @throws Error when the TPM does not open it.
    */
-  async open(credential: string): Promise<Buffer> {
-    const session = '-S session'
-    await this.tpm.shell(`rm -f secret
-echo ${credential} | base64 -d > credential
-tpm2_startauthsession --policy-session ${session}
-trap 'tpm2_flushcontext session' EXIT
-tpm2_policysecret -Q ${session} -c e
-tpm2_activatecredential -Q -c ak.ctx -i credential -o secret -C ek.ctx -P session:session`)
-    return this.tpm.read('secret')
+  open(credential: string): Promise<Buffer> {
+    return this.tpm.open(Buffer.from(credential, 'base64'), 'ak', 'ek.ctx')
   }
 
   post(controller: Controller, what: 'quote' | 'proof', body: unknown, node = 'node001'): Promise<Reply> {

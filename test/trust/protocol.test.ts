@@ -1,10 +1,10 @@
 import { generateKeyPairSync, X509Certificate } from 'node:crypto'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { client, namedFile } from '../../lib/ctl/client.js'
 import { Controller } from '../support/controller.js'
 import { scratch } from '../support/scratch.js'
+import { clientHere, loggedIn } from '../support/svcctl.js'
 import { bootEvents, derOf, grubOf, isSigned, Machine } from './machine.js'
 
 // Rules 15.1 to 15.6 with real TPMs (swtpm) and tpm2-tools, against a real svcd.
@@ -35,32 +35,10 @@ const shown = async (controller: Controller, node = 'node001') => {
 }
 
 /** Runs svcctl, which a person answers with `types`. */
-const svcctlOf = (t: Test, { daemon, token }: Controller) => {
-  const cache = scratch(t)
-  const url = `http://127.0.0.1:${daemon.port}`
-  mkdirSync(join(cache, 'svcd'), { mode: 0o700 })
-  writeFileSync(join(cache, 'svcd', `token-${encodeURIComponent(url)}`), `${token}\n`, { mode: 0o600 })
-  return async (args: readonly string[], types?: string) => {
-    const wrote = { stdout: '', stderr: '' }
-    const code = await client(args, {
-      shows: { out: false, err: false, in: types !== undefined },
-      env: { SVCD_URL: url, XDG_CACHE_HOME: cache },
-      out: async text => {
-        wrote.stdout += text
-      },
-      err: text => {
-        wrote.stderr += text
-      },
-      confirmed: async question => {
-        wrote.stderr += question
-        return types === 'y'
-      },
-      ...{ hidden: async () => '', file: namedFile, typed: () => () => {} },
-      edited: async text => text,
-      input: async () => Buffer.alloc(0)
-    })
-    return { code, ...wrote }
-  }
+const svcctlOf = (t: Test, controller: Controller) => {
+  const env = loggedIn(scratch(t), controller)
+  return (args: readonly string[], types?: string) =>
+    clientHere(args, env, types === undefined ? {} : { answers: () => types })
 }
 
 /** The kernel arguments of svcd's own for the node. */

@@ -1,8 +1,8 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { client, namedFile } from '../../lib/ctl/client.js'
 import { Controller } from '../support/controller.js'
+import { clientHere, loggedIn } from '../support/svcctl.js'
 
 // rules 4.37
 
@@ -10,30 +10,11 @@ import { Controller } from '../support/controller.js'
 async function site(t: Test, ...overrides: string[]) {
   const c = await Controller.start(t, ...overrides)
   await c.cluster()
-  const url = `http://127.0.0.1:${c.daemon.port}`
-  const cache = t.testdir({ svcd: {} })
-  mkdirSync(join(cache, 'svcd'), { recursive: true, mode: 0o700 })
-  writeFileSync(join(cache, 'svcd', `token-${encodeURIComponent(url)}`), c.token, { mode: 0o600 })
+  const env = loggedIn(t.testdir({}), c)
   const run = async (args: readonly string[], types?: string[]) => {
-    const said = { out: '', err: '' }
-    const code = await client(args, {
-      shows: { out: false, err: false, in: types !== undefined },
-      env: { SVCD_URL: url, XDG_CACHE_HOME: cache },
-      ...{ file: namedFile, hidden: async () => '', input: async () => Buffer.from('') },
-      confirmed: async question => {
-        said.err += question
-        return types?.shift() === 'y'
-      },
-      out: async text => {
-        said.out += text
-      },
-      err: text => {
-        said.err += text
-      },
-      edited: async text => text,
-      typed: () => () => {}
-    })
-    return { code, ...said }
+    const meets = types === undefined ? {} : { answers: () => types.shift() ?? '' }
+    const { code, stdout: out, stderr: err } = await clientHere(args, env, meets)
+    return { code, out, err }
   }
   const asks = (mac: string, query = '', source = '10.141.9.9', headers = {}) =>
     c.get(`/boot/search/mac/${mac}${query && `?${query}`}`, { token: null, source, headers })
