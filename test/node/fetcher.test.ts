@@ -52,10 +52,11 @@ const script = `
 log() { echo "log $*"; }
 complain() { echo "complain $*"; }
 one() { http_request "$@" && echo ok || echo "$http_code: $http_cause"; }
-INSECURE='' _STALL=1
+INSECURE='' _STALL=60
 find_http || exit
 for path in 200 401 404 503 cut; do one "$U/$path" "$_TMP/answer"; done
 one "$U/204" /dev/null '{"a":1}'
+_STALL=1
 one "$U/still" "$_TMP/answer"
 _STALL=60 _LONGEST=1
 one "$U/endless" "$_TMP/answer"
