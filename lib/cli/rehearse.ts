@@ -10,7 +10,7 @@ import { exists } from '../disk/file.js'
 import { daemonActor, type Model } from '../model/model.js'
 import { putSecrets } from '../model/secrets.js'
 import { run } from '../program/program.js'
-import { diskFile, qemuArguments, TPM_SOCKET } from '../rehearsal/machine.js'
+import { diskFile, qemuArguments, THROUGH_PIPE, TPM_SOCKET } from '../rehearsal/machine.js'
 import type { Plan, Result } from '../rehearsal/rehearsals.js'
 import { Console, decided } from '../rehearsal/watch.js'
 import { askDaemon } from './transfer.js'
@@ -48,6 +48,7 @@ export async function rehearse(directory: string, say: (line: string) => void): 
   const machine = { ended: false, why: '' }
   const running = run(plan.qemu, qemuArguments(plan.machine, accel, plan.ovmf), {
     ...limits,
+    wrapper: THROUGH_PIPE,
     onLine: line => screen.add(line)
   }).then(
     () => 'the machine was switched off',

@@ -182,6 +182,13 @@ const MOST_PER_SECOND = 100_000_000
 /** The first machine may only run as this. `spawn` and the like are refused to qemu by the kernel. */
 const SANDBOX = 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'
 
+/**
+ * A wrapper of a program whose standard output becomes a pipe, with room for 64 KiB. Node gives programs a socket,
+ * which is full after some 280 writes of one character: while the reader has no turn, a serial port loses what a
+ * guest writes after them.
+ */
+export const THROUGH_PIPE: readonly string[] = ['bash', '-c', 'exec "$@" > >(cat)', 'bash']
+
 /** Returns qemu's arguments. It runs in the scratch directory; the console is its standard output. */
 export function qemuArguments(machine: Machine, accel: 'kvm' | 'tcg', ovmf?: Ovmf): string[] {
   const { net, macs, bonded, card, disks, firmware, loader, tpm } = machine

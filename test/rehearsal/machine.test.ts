@@ -5,12 +5,14 @@ import { loadConfig } from '../../lib/config/load.js'
 import type { RootHelper } from '../../lib/helper/commands.js'
 import { daemonActor } from '../../lib/model/model.js'
 import type { PackRoot } from '../../lib/model/types/pack-roots.js'
+import { run } from '../../lib/program/program.js'
 import { copyOf, withOverride } from '../../lib/rehearsal/copy.js'
-import { type Machine, machineOf, qemuArguments } from '../../lib/rehearsal/machine.js'
+import { type Machine, machineOf, qemuArguments, THROUGH_PIPE } from '../../lib/rehearsal/machine.js'
 import { Rehearsals } from '../../lib/rehearsal/rehearsals.js'
 import { Console, decided } from '../../lib/rehearsal/watch.js'
 import { Controller } from '../support/controller.js'
-import { checkout } from '../support/programs.js'
+import { checkout, requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 
 // The parts of a rehearsal without a machine (rules 16.1, 16.2 and 16.3); test/long/rehearsal.test.ts boots
@@ -390,4 +392,28 @@ t.test('without qemu it is refused, and the package is named', async t => {
     status: 503,
     body: { message: /apt-get install qemu-system-x86/ }
   })
+})
+
+t.test('a console is read whole, though its reader had no turn while it was written', async t => {
+  requirePrograms('python3')
+  const done = join(scratch(t), 'done')
+  // As qemu's serial port does: a character each time, which is lost if there is no room for it.
+  const port = `import os
+print('begun', flush=True)
+os.set_blocking(1, False)
+for i in range(5000):
+  try: os.write(1, b'x')
+  except BlockingIOError: pass
+open(${JSON.stringify(done)}, 'w')`
+  const lines: string[] = []
+  await run('python3', ['-c', port], {
+    timeLimitMs: 60_000,
+    wrapper: THROUGH_PIPE,
+    onLine: line => {
+      lines.push(line)
+      const pause = new Int32Array(new SharedArrayBuffer(4))
+      while (line === 'begun' && !existsSync(done)) Atomics.wait(pause, 0, 0, 5)
+    }
+  })
+  t.strictSame(lines, ['begun', 'x'.repeat(5000)])
 })

@@ -2,6 +2,7 @@ import { appendFileSync, existsSync } from 'node:fs'
 import { copyFile, mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { THROUGH_PIPE } from '../../lib/rehearsal/machine.js'
 import { start, startChild } from './child.js'
 import { output, requirePrograms } from './programs.js'
 
@@ -212,6 +213,7 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
   const { network, disk, memoryMiB = 512, timeLimitMs = 300_000 } = machine
   const card = `virtio-net-pci,netdev=net0,mac=${machine.mac},bootindex=1`
   const [program = '', ...args] = [
+    ...THROUGH_PIPE,
     ...(machine.enter ?? []),
     'qemu-system-x86_64',
     ...[...emulated, '-m', String(memoryMiB), '-nodefaults', '-no-reboot', '-display', 'none'],
