@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../base/json.js'
+import { getOrAdd } from '../../base/lists.js'
 import { oneLine } from '../../base/log.js'
 import { compareNames } from '../order.js'
 import {
@@ -170,11 +171,12 @@ export class EtcdRecords implements RecordStore {
   }
 
   #of(kind: string): Kind {
-    const known = this.#kinds.get(kind)
-    if (known) return known
-    const of: Kind = { head: undefined, end: '', names: new Set(), texts: new Map() }
-    this.#kinds.set(kind, of)
-    return of
+    return getOrAdd(this.#kinds, kind, () => ({
+      head: undefined,
+      end: '',
+      names: new Set(),
+      texts: new Map()
+    }))
   }
 }
 
@@ -188,8 +190,7 @@ function note({ names }: Kind, name: string, text = ''): void {
 export function addRecord(stored: Map<string, StoredRecords>, keys: Keys, key: string, value: Buffer): void {
   const [kind, name] = recordIn(keys, key) ?? []
   if (kind === undefined) return
-  const of = stored.get(kind) ?? { head: undefined, texts: new Map<string, string>() }
-  stored.set(kind, of)
+  const of = getOrAdd(stored, kind, () => ({ head: undefined, texts: new Map() }))
   if (name === undefined) of.head = value.toString()
   else of.texts.set(name, value.toString())
 }
