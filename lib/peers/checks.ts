@@ -1,5 +1,5 @@
 import { Background } from '../base/background.js'
-import type { Log } from '../base/log.js'
+import { firstOf, type Log } from '../base/log.js'
 import { CLOCK_WARN_MS, certificateAdvice, clocksApart, SLACK_MS } from '../client/controllers.js'
 import type { Condition } from '../monitor/health.js'
 import type { Controller } from '../store/medium.js'
@@ -128,8 +128,7 @@ export class ControllerDrift {
     // A restarted controller is listed twice for a moment.
     const texts = [...new Set((bad.length > 0 ? bad : found).map(({ text }) => text))]
     if (texts.length === 0) return undefined
-    const more = texts.length > MOST_NAMED ? `; and ${texts.length - MOST_NAMED} more` : ''
-    return { ok: bad.length === 0, reason: texts.slice(0, MOST_NAMED).join('; ') + more }
+    return { ok: bad.length === 0, reason: firstOf(texts, MOST_NAMED, '; ') }
   }
 
   async close(): Promise<void> {

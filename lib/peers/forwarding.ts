@@ -58,12 +58,8 @@ export class Forwarding {
   }
 
   /** The original caller of a request that another controller forwarded. Throws as `ForwardAuth.verify`. */
-  readonly handedOnFor = ({
-    method = '',
-    url = '',
-    headers,
-    socket
-  }: IncomingMessage): ForwardedCaller | undefined => {
+  readonly handedOnFor = (request: IncomingMessage): ForwardedCaller | undefined => {
+    const { method = '', url = '', headers, socket } = request
     const { own } = this.o
     const other = this.#nameAt(socket.remoteAddress)
     return this.#auth.verify({ method, target: url, headers }, `controller ${own.name}`, other)

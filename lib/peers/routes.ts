@@ -142,7 +142,7 @@ async function linesOf(
     const { lines, proof } = jsonObjectOrEmpty(text)
     if (typeof lines !== 'string' || !proofs.isAnswerAuthentic(headers, lines, String(proof)))
       throw new Error('what it answers is not proved: something else answers there')
-    return linesIn(lines)
+    return objectsIn(JSON.parse(lines))
   } catch (error) {
     if (error instanceof TooLongError) throw new Error('it answers with more than it may')
     if (!(error instanceof NoResponseError)) throw error
@@ -200,7 +200,3 @@ const refusal = (status: number) =>
         ? 'it does not believe that a controller asks: its clock, or its token.key, is another one'
         : `it answers with ${status}: look into its log`
   )
-
-function linesIn(text: string): object[] {
-  return objectsIn(JSON.parse(text))
-}

@@ -259,15 +259,6 @@ const isNamed = ({ name, address }: NamedController) => nameRule.test(name) && i
 const isSerial = (value: unknown): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < 2 ** 32
 
-/** The serials that controllers share. */
-interface SharedSerials {
-  /** Whether another controller decides on them. */
-  readonly isReadOnly: boolean
-  readonly zones: Readonly<Record<string, ZoneSerial>>
-  /** Stores serials. Rejects with StoreError. */
-  storeSerials(zones: Readonly<Record<string, ZoneSerial>>): Promise<void>
-}
-
 interface ZoneAgreementOptions {
   /** `[dns] gather`, in milliseconds. */
   readonly gatherMs: number
@@ -291,7 +282,7 @@ export class ZoneAgreement implements SerialAgreement {
   #renderMs = 0
 
   constructor(
-    private readonly shared: SharedSerials,
+    private readonly shared: Pick<SharedServiceState, 'isReadOnly' | 'zones' | 'storeSerials'>,
     private readonly o: ZoneAgreementOptions
   ) {
     this.#ticks = o.ticks ?? (() => performance.now())
