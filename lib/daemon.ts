@@ -78,19 +78,13 @@ import { BmcScan } from './unknown/scan.js'
 import { version } from './version.js'
 
 /** A running daemon. */
-export interface Daemon {
+export interface Daemon
+  extends Pick<Parts, 'model' | 'boots' | 'jobs' | 'services' | 'images' | 'boot' | 'trust'> {
   readonly address: string
   readonly port: number
   /** Undefined without `[http] tls_certificate`. */
   readonly tlsPort: number | undefined
   readonly server: HttpServer<Caller>
-  readonly model: Model
-  readonly boots: Boots
-  readonly jobs: Jobs
-  readonly services: Services
-  readonly images: Images
-  readonly boot: Boot
-  readonly trust: Trust
   /** Stops accepting, lets requests under way finish for up to `graceMs`, flushes, unlocks. */
   close(graceMs: number): Promise<void>
 }
@@ -516,19 +510,8 @@ function buildInstall(working: Working) {
 }
 
 /** Opens what machines proved of themselves. */
-async function openTrust({
-  config,
-  log,
-  now,
-  register,
-  records,
-  store,
-  model,
-  audit,
-  events,
-  boot,
-  trustKeys
-}: Working) {
+async function openTrust(working: Working) {
+  const { config, log, now, register, records, store, model, audit, events, boot, trustKeys } = working
   let told = 0
   const trust = new Trust({
     ...{ model, now, keys: trustKeys, secureboot: config.trust.secureboot },

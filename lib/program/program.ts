@@ -92,10 +92,7 @@ export async function run(
   const [command, words] = await withParentDeathSignal(outer, rest)
   const start = () =>
     spawn(command, words, {
-      ...(cwd === undefined ? {} : { cwd }),
-      ...(user && { uid: user.uid, gid: user.gid }),
-      env,
-      detached: true,
+      ...{ cwd, uid: user?.uid, gid: user?.gid, env, detached: true },
       stdio: stdioWithoutInherited([input ?? 'ignore', output ?? 'pipe', 'pipe'])
     })
   return new Run(program, options, start).result
@@ -119,7 +116,11 @@ class Run {
     private readonly options: ProgramOptions,
     start: () => ChildProcess
   ) {
-    this.#child = this.#start(start)
+    try {
+      this.#child = start()
+    } catch (error) {
+      throw this.#notStarted(error as NodeJS.ErrnoException)
+    }
     const closed = new Promise<[number | null, NodeJS.Signals | null]>((resolve, reject) => {
       // Also emitted for failures of a running child, whose `close` follows.
       this.#child.on('error', error => {
@@ -129,14 +130,6 @@ class Run {
     })
     this.result = closed.then(([status, by]) => this.#outcome(status, by)).finally(() => this.#cancel())
     if (this.#child.pid !== undefined) this.#watch()
-  }
-
-  #start(start: () => ChildProcess): ChildProcess {
-    try {
-      return start()
-    } catch (error) {
-      throw this.#notStarted(error as NodeJS.ErrnoException)
-    }
   }
 
   #watch(): void {
