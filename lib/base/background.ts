@@ -37,10 +37,7 @@ export interface BackgroundOptions {
   readonly clock?: Clock
 }
 
-/**
- * Background work: one run at a time, again if woken during a run, repeated after a pause, with backoff after
- * failures. It starts with the first `wake`.
- */
+/** One run at a time from the first `wake` on, again if woken or after a pause, with backoff on failure. */
 export class Background {
   readonly #clock: Clock
   readonly #closing = new AbortController()

@@ -345,10 +345,7 @@ export interface CachedResult<T> {
   invalidate(): void
 }
 
-/**
- * Like `singleFlight`, but also reuses the result for `ms` milliseconds from its start. `now`: a clock in
- * milliseconds; setting it back extends nothing.
- */
+/** `singleFlight`, whose result is reused for `ms` milliseconds from its start by the clock `now` (ms). */
 export function cachedFor<T>(
   ms: number,
   work: () => Promise<T>,

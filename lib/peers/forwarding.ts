@@ -16,10 +16,7 @@ const answered = new RegExp(
     'monitor/(?:primary|service|status))(?:/|$)|$)'
 )
 
-/**
- * Whether a follower answers a route by itself. Most other routes change something, or show what only the
- * leader has.
- */
+/** Whether a follower answers this: most other routes change something, or show what only the leader has. */
 const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
   answered.test(path) && (effect === 'reads' || /^\/(?:token$|auth\/)/.test(path))
 

@@ -126,10 +126,7 @@ export class SharedServiceState {
       .sort((a, b) => (a.since < b.since ? 1 : -1))
   }
 
-  /**
-   * Forgets an absent controller; returns false where there is none. Rejects with StoreError where it may not
-   * be stored.
-   */
+  /** Forgets an absent controller; false where there is none. Rejects with StoreError if it is not stored. */
   async remove(name: string): Promise<boolean> {
     if (!this.gone.some(one => one.name === name)) return false
     this.#decide(`${CONTROLLER}${name}`, undefined)
@@ -154,10 +151,7 @@ export class SharedServiceState {
     return new ZoneAgreement(this, { gatherMs, log: this.o.log })
   }
 
-  /**
-   * Stores the leader's serials, and all else that is not stored yet. Rejects with StoreError where they may
-   * not be.
-   */
+  /** Stores the leader's serials, and all else that waits. Rejects with StoreError where that fails. */
   async storeSerials(zones: Readonly<Record<string, ZoneSerial>>): Promise<void> {
     // In memory first: a serial that may be stored is never replaced by an earlier one.
     for (const [zone, { serial, mark }] of Object.entries(zones))

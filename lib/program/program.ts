@@ -5,6 +5,7 @@ import { access, constants, stat } from 'node:fs/promises'
 import { basename, delimiter, isAbsolute, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
+import { getOrAdd } from '../base/lists.js'
 import { oneLine } from '../base/log.js'
 import { LONGEST_MS } from '../base/thread.js'
 
@@ -269,9 +270,8 @@ export async function withParentDeathSignal(
 ): Promise<[string, string[]]> {
   const setpriv = await locate('setpriv')
   if (setpriv === undefined) return [file, [...args]]
-  const can = knowsPdeathsig.get(setpriv) ?? canBind(setpriv)
-  knowsPdeathsig.set(setpriv, can)
-  return (await can) ? [setpriv, ['--pdeathsig', 'KILL', '--', file, ...args]] : [file, [...args]]
+  const can = await getOrAdd(knowsPdeathsig, setpriv, canBind)
+  return can ? [setpriv, ['--pdeathsig', 'KILL', '--', file, ...args]] : [file, [...args]]
 }
 
 async function canBind(setpriv: string): Promise<boolean> {

@@ -33,17 +33,15 @@ export interface RecordsMedium {
 /** The stored records of a kind: its head, and a text per name. */
 export interface StoredRecords {
   head: string | undefined
-  readonly texts: Map<string, string>
+  texts: Map<string, string>
 }
 
-interface Kind {
-  head: string | undefined
+/** A kind as known here; it has the texts until it is opened. */
+interface Kind extends StoredRecords {
   /** Suffix of the heads that are written. */
   end: string
   /** The names that have a key. */
   names: Set<string>
-  /** Their texts, until the kind is opened. */
-  texts: Map<string, string>
   records?: Records<never>
 }
 

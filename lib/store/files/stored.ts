@@ -219,18 +219,17 @@ export class StoredFiles implements StoredState {
   }
 
   #filesOf(type: string): ReadonlySet<string> {
-    const known = this.#files.get(type)
-    if (known) return known
-    const names = new Set<string>()
-    for (const fileName of listing(this.place(type))) {
-      const entry = entryOf(fileName)
-      const file = `${this.place(type)}/${fileName}`
-      if (typeof entry !== 'string') names.add(entry.object)
-      else if (entry === 'leftover') this.#leftovers.push(file)
-      else if (entry === 'foreign') this.#foreign.push({ file, message: NOT_OURS })
-    }
-    this.#files.set(type, names)
-    return names
+    return getOrAdd(this.#files, type, () => {
+      const names = new Set<string>()
+      for (const fileName of listing(this.place(type))) {
+        const entry = entryOf(fileName)
+        const file = `${this.place(type)}/${fileName}`
+        if (typeof entry !== 'string') names.add(entry.object)
+        else if (entry === 'leftover') this.#leftovers.push(file)
+        else if (entry === 'foreign') this.#foreign.push({ file, message: NOT_OURS })
+      }
+      return names
+    })
   }
 }
 
