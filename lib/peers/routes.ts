@@ -138,7 +138,7 @@ async function linesOf(
   try {
     const { status, body } = await requestController({ url, path, headers, tls: trust, wholeMs: LIMIT_MS })
     const text = (await readWhole(body, LONGEST)).toString()
-    if (status !== 200) throw refusal(status)
+    if (status !== 200) throw new Error(REFUSALS[status] ?? `it answers with ${status}: look into its log`)
     const { lines, proof } = jsonObjectOrEmpty(text)
     if (typeof lines !== 'string' || !proofs.isAnswerAuthentic(headers, lines, String(proof)))
       throw new Error('what it answers is not proved: something else answers there')
@@ -192,11 +192,8 @@ function newestFirst(lists: readonly (readonly Line[])[], most: number): Line[] 
   return found
 }
 
-const refusal = (status: number) =>
-  new Error(
-    status === 404
-      ? 'it is of a release that does not send its lines'
-      : status === 401
-        ? 'it does not believe that a controller asks: its clock, or its token.key, is another one'
-        : `it answers with ${status}: look into its log`
-  )
+/** The reasons of a controller that sends no lines, by status. */
+const REFUSALS: Readonly<Record<number, string>> = {
+  401: 'it does not believe that a controller asks: its clock, or its token.key, is another one',
+  404: 'it is of a release that does not send its lines'
+}
