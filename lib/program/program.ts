@@ -58,7 +58,8 @@ interface ProgramResult {
 }
 
 const MAX_OUTPUT = 16 * 1024 * 1024
-const STDERR_KEPT = 8 * 1024
+/** Bytes of standard error that are kept. */
+export const STDERR_KEPT = 8 * 1024
 const KILL_AFTER_MS = 5000
 /** A process outside the group may hold the streams open this long after the program's end. */
 const DRAIN_MS = 1000
@@ -186,15 +187,15 @@ class Run {
     if (this.#ending) return
     this.#ending = ending
     if (this.#exited) return
-    this.#kill('SIGTERM')
-    this.#after(KILL_AFTER_MS, () => this.#kill('SIGKILL'))
+    killGroup(this.#child, 'SIGTERM')
+    this.#after(KILL_AFTER_MS, () => killGroup(this.#child, 'SIGKILL'))
   }
 
   /** The program has ended; its output may still be on the way. */
   #finish(): void {
     this.#exited = true
     this.#cancel()
-    this.#kill('SIGKILL')
+    killGroup(this.#child, 'SIGKILL')
     this.#after(DRAIN_MS, () =>
       // Reads what has arrived before the streams are closed.
       setImmediate(() => {
@@ -208,14 +209,6 @@ class Run {
   #cancel(): void {
     for (const timer of this.#timers.splice(0)) clearTimeout(timer)
     this.options.signal?.removeEventListener('abort', this.#abort)
-  }
-
-  #kill(signal: NodeJS.Signals): void {
-    try {
-      process.kill(-(this.#child.pid as number), signal)
-    } catch {
-      // The group has no process left.
-    }
   }
 
   #outcome(status: number | null, by: NodeJS.Signals | null): ProgramResult {
@@ -241,6 +234,15 @@ class Run {
 
   #after(ms: number, work: () => void): void {
     this.#timers.push(setTimeout(work, ms))
+  }
+}
+
+/** Signals the process group of a program, which may have ended. */
+export function killGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, signal)
+  } catch {
+    // The group has no process left.
   }
 }
 
