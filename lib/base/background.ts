@@ -37,7 +37,7 @@ export interface BackgroundOptions {
   readonly clock?: Clock
 }
 
-/** One run at a time from the first `wake` on, again if woken or after a pause, with backoff on failure. */
+/** Runs work once it is woken, one run at a time, again when woken or after a pause; failures back off. */
 export class Background {
   readonly #clock: Clock
   readonly #closing = new AbortController()

@@ -345,7 +345,7 @@ export interface CachedResult<T> {
   invalidate(): void
 }
 
-/** `singleFlight`, whose result is reused for `ms` milliseconds from its start by the clock `now` (ms). */
+/** Like `singleFlight`; reuses the result for `ms` milliseconds from its start, by the clock `now` (ms). */
 export function cachedFor<T>(
   ms: number,
   work: () => Promise<T>,
