@@ -90,14 +90,11 @@ const LOOK_MS = 5000
 /** Differences named at once. */
 const MOST_NAMED = 10
 
-/** Digests of settings that must be equal; keyed by their names for an admin. */
-type Digests = Readonly<Record<string, string>>
-
 interface ControllerDriftOptions {
   /** Name of this controller. */
   readonly name: string
-  /** Digests of this controller. */
-  readonly own: Digests
+  /** Digests of its settings that must be equal everywhere, by their names for an admin. */
+  readonly own: Readonly<Record<string, string>>
   /** The other controllers that are up; digests that are not announced are not compared. */
   readonly others: () => readonly Pick<Controller, 'name' | 'digests' | 'aheadMs'>[]
   readonly log: Log
