@@ -49,12 +49,13 @@ import { Jobs } from './jobs/jobs.js'
 import { daemonActor, Model, storeOptions } from './model/model.js'
 import { secretBoxOf, unlockBox, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
+import type { Change, ClusterStore } from './model/stored.js'
 import { generationOf } from './model/types/node.js'
 import { limitWarnings } from './model/warnings.js'
 import { Audit, isByMachine } from './monitor/audit.js'
 import { Boots } from './monitor/boots.js'
 import { Events } from './monitor/events.js'
-import { DiskSpace, Health, LoopDelay, queueCondition } from './monitor/health.js'
+import { type Condition, DiskSpace, Health, LoopDelay, queueCondition } from './monitor/health.js'
 import { Metrics } from './monitor/metrics.js'
 import { NodeStatus } from './monitor/node-status.js'
 import { connectEvents, Overview } from './monitor/overview.js'
@@ -78,19 +79,13 @@ import { BmcScan } from './unknown/scan.js'
 import { version } from './version.js'
 
 /** A running daemon. */
-export interface Daemon {
+export interface Daemon
+  extends Pick<Parts, 'model' | 'boots' | 'jobs' | 'services' | 'images' | 'boot' | 'trust'> {
   readonly address: string
   readonly port: number
   /** Undefined without `[http] tls_certificate`. */
   readonly tlsPort: number | undefined
   readonly server: HttpServer<Caller>
-  readonly model: Model
-  readonly boots: Boots
-  readonly jobs: Jobs
-  readonly services: Services
-  readonly images: Images
-  readonly boot: Boot
-  readonly trust: Trust
   /** Stops accepting, lets requests under way finish for up to `graceMs`, flushes, unlocks. */
   close(graceMs: number): Promise<void>
 }
@@ -263,35 +258,34 @@ async function openState(base: DaemonBase) {
 }
 type State = DaemonBase & Awaited<ReturnType<typeof openState>>
 
+/** Records of nodes, whose names follow those of the objects. */
+interface NodeRecords {
+  readonly health?: Condition
+  follow(changes: readonly Change[]): void
+  /** Repairs names; never rejects. */
+  catchUp(view: ClusterStore['current']): unknown
+}
+
+/** Adds such records. They follow at the commit, so that a node is never seen without its own. */
+async function following<R extends NodeRecords>({ register, store }: State, records: R): Promise<R> {
+  await records.catchUp(store.current)
+  return register.add(records, {
+    changes: changes => records.follow(changes),
+    // The previous leader may have died between a change of a node and its records.
+    role: { becameLeader: () => void records.catchUp(store.current) },
+    condition: () => records.health
+  })
+}
+
 /** Opens what nodes report, and the tokens and logins. */
-async function openNodes({ config, log, now, ticks, register, store, records }: State) {
-  const { auth, users } = config
-  const { state } = config.paths
-  // At the commit, so that a node is never seen without its states, or with those of another.
-  const status = await NodeStatus.open(records('node-status'), now, log)
-  await status.catchUp(store.current)
-  register.add(status, {
-    changes: changes => status.follow(changes),
-    // The previous leader may have died between a change of a node and its records. Never rejects.
-    role: { becameLeader: () => void status.catchUp(store.current) },
-    condition: () => status.health
-  })
+async function openNodes(state: State) {
+  const { config, log, now, ticks, register, records } = state
+  const { auth, users, paths } = config
+  const status = await following(state, await NodeStatus.open(records('node-status'), now, log))
   const events = register.add(new Events({ ticks }))
-  const boots = await Boots.open(records('node-boots'), now)
-  boots.catchUp(store.current)
-  register.add(boots, {
-    changes: changes => boots.follow(changes),
-    role: { becameLeader: () => boots.becameLeader(store.current) },
-    condition: () => boots.health
-  })
-  const inventories = await Inventories.open(records('node-inventory'), now)
-  inventories.catchUp(store.current)
-  register.add(inventories, {
-    changes: changes => inventories.follow(changes),
-    role: { becameLeader: () => inventories.catchUp(store.current) },
-    condition: () => inventories.health
-  })
-  const tokens = await Tokens.open(state, {
+  const boots = await following(state, await Boots.open(records('node-boots'), now))
+  const inventories = await following(state, await Inventories.open(records('node-inventory'), now))
+  const tokens = await Tokens.open(paths.state, {
     now,
     lifetimeMs: auth.token_lifetime,
     nodeLifetimeMs: auth.node_token_lifetime,
@@ -299,10 +293,10 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
     onNewKey: () => log.info('token.key is new: tokens issued before are void')
   })
   const programs = register.add(await ProgramTokens.open(records('tokens'), now))
-  const passwordFile = adminPasswordFile(state)
+  const passwordFile = adminPasswordFile(paths.state)
   // `svcd serve` prints its path.
   if (users.length === 0) await ensureAdminPassword(passwordFile)
-  const provenFile = join(state, 'logins.json')
+  const provenFile = join(paths.state, 'logins.json')
   const { directory, oidc } = await openIdentity(config, { log, now, ticks, key: tokens.keyFor('oidc') })
   const logins = register.add(
     new Logins({
@@ -516,19 +510,8 @@ function buildInstall(working: Working) {
 }
 
 /** Opens what machines proved of themselves. */
-async function openTrust({
-  config,
-  log,
-  now,
-  register,
-  records,
-  store,
-  model,
-  audit,
-  events,
-  boot,
-  trustKeys
-}: Working) {
+async function openTrust(working: Working) {
+  const { config, log, now, records, model, audit, events, boot, trustKeys } = working
   let told = 0
   const trust = new Trust({
     ...{ model, now, keys: trustKeys, secureboot: config.trust.secureboot },
@@ -545,11 +528,7 @@ async function openTrust({
     }
   })
   trust.measured = node => boot.measured(node)
-  trust.catchUp(store.current)
-  return register.add(trust, {
-    changes: changes => trust.follow(changes),
-    role: { becameLeader: () => trust.catchUp(store.current) }
-  })
+  return following(working, trust)
 }
 
 /** How often svcd looks whether the kernels in the TFTP tree are those of the files directory. */

@@ -36,25 +36,14 @@ export class Archive {
 
   /** Adds an entry with this content. */
   async add(path: string, content: string | Uint8Array): Promise<void> {
-    this.#count(path)
     const bytes = typeof content === 'string' ? Buffer.from(content) : content
-    await this.#put(headOf(path, bytes.length))
-    await this.#put(bytes)
-    await this.#put(Buffer.alloc(padding(bytes.length)))
+    await this.#addEntry(path, bytes.length, [bytes])
   }
 
   /** Adds `sizeBytes` bytes of an open file, and no more if it grows. Throws Error if it became shorter. */
-  async addOpen(
-    path: string,
-    file: FileHandle,
-    sizeBytes: number,
-    about: EntryAttributes = {}
-  ): Promise<void> {
-    this.#count(path)
-    await this.#put(headOf(path, sizeBytes, about))
+  async addOpen(path: string, file: FileHandle, sizeBytes: number, about?: EntryAttributes): Promise<void> {
     const shorter = new Error(`${path} became shorter while it was read`)
-    for await (const bytes of piecesOf(file, 0, sizeBytes, shorter)) await this.#put(bytes)
-    await this.#put(Buffer.alloc(padding(sizeBytes)))
+    await this.#addEntry(path, sizeBytes, piecesOf(file, 0, sizeBytes, shorter), about)
   }
 
   /** Adds the entries of another program's tar, without its final blocks. */
@@ -79,9 +68,17 @@ export class Archive {
     await this.write(rest)
   }
 
-  #count(path: string): void {
+  async #addEntry(
+    path: string,
+    size: number,
+    pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+    about?: EntryAttributes
+  ): Promise<void> {
     const directory = dirname(path)
     this.#entries.set(directory, (this.#entries.get(directory) ?? 0) + 1)
+    await this.#put(headOf(path, size, about))
+    for await (const bytes of pieces) await this.#put(bytes)
+    await this.#put(Buffer.alloc(padding(size)))
   }
 
   async #put(bytes: Uint8Array): Promise<void> {

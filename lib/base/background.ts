@@ -37,10 +37,7 @@ export interface BackgroundOptions {
   readonly clock?: Clock
 }
 
-/**
- * Background work: one run at a time, again if woken during a run, repeated after a pause, with backoff after
- * failures. It starts with the first `wake`.
- */
+/** Runs work once it is woken, one run at a time, again when woken or after a pause; failures back off. */
 export class Background {
   readonly #clock: Clock
   readonly #closing = new AbortController()

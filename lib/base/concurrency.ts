@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { tryLater } from './errors.js'
+import { getOrAdd } from './lists.js'
 import { addressBlockOf } from './request-source.js'
 import { LONGEST_MS } from './thread.js'
 
@@ -138,8 +139,8 @@ class FairQueue {
   }
 
   add(party: string, one: Waiter): void {
-    const group = this.#groups.get(groupOf(party)) ?? new Map<string, Set<Waiter>>()
-    this.#groups.set(groupOf(party), group.set(party, (group.get(party) ?? new Set()).add(one)))
+    const group = getOrAdd(this.#groups, groupOf(party), () => new Map<string, Set<Waiter>>())
+    getOrAdd(group, party, () => new Set()).add(one)
     this.length++
   }
 
@@ -334,14 +335,7 @@ export function singleFlight<T>(work: () => Promise<T>): () => Promise<T> {
 /** Returns `make` with a cache: each result lives as long as its object, which must never change. */
 export function cachedPerObject<K extends object, V extends {}>(make: (key: K) => V): (key: K) => V {
   const made = new WeakMap<K, V>()
-  return key => {
-    let value = made.get(key)
-    if (value === undefined) {
-      value = make(key)
-      made.set(key, value)
-    }
-    return value
-  }
+  return key => getOrAdd(made, key, make)
 }
 
 /** The shared result of a run, which can be discarded. */
@@ -351,10 +345,7 @@ export interface CachedResult<T> {
   invalidate(): void
 }
 
-/**
- * Like `singleFlight`, but also reuses the result for `ms` milliseconds from its start. `now`: a clock in
- * milliseconds; setting it back extends nothing.
- */
+/** Like `singleFlight`; reuses the result for `ms` milliseconds from its start, by the clock `now` (ms). */
 export function cachedFor<T>(
   ms: number,
   work: () => Promise<T>,

@@ -1,8 +1,19 @@
+/** Returns the value of a key; makes it first if there is none. */
+export function getOrAdd<K, V extends {}>(
+  map: { get(key: K): V | undefined; set(key: K, value: V): unknown },
+  key: K,
+  make: (key: K) => V
+): V {
+  const known = map.get(key)
+  if (known !== undefined) return known
+  const made = make(key)
+  map.set(key, made)
+  return made
+}
+
 /** Adds a value to the list of its key. */
 export function addTo<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
-  const list = lists.get(key)
-  if (list) list.push(value)
-  else lists.set(key, [value])
+  getOrAdd(lists, key, () => []).push(value)
 }
 
 /** Maps each key to its values, both in the order of their first appearance: Map.groupBy of later Nodes. */

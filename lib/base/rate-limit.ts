@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { getOrAdd } from './lists.js'
 import type { Log } from './log.js'
 
 interface Bucket {
@@ -98,8 +99,7 @@ export class ThrottledWarning {
 
   /** `text` says what happens, without a count. */
   say(text: string, kind = ''): void {
-    const said = this.#kinds.get(kind) ?? { count: 0, lastMs: Number.NEGATIVE_INFINITY }
-    this.#kinds.set(kind, said)
+    const said = getOrAdd(this.#kinds, kind, () => ({ count: 0, lastMs: Number.NEGATIVE_INFINITY }))
     said.count++
     const now = performance.now()
     if (now - said.lastMs < EVERY_MS) return

@@ -43,31 +43,23 @@ export const texts = typed<readonly string[]>('list of strings')
 /** A map of strings whose keys an admin chooses. */
 export const textMap = typed<Readonly<Record<string, string>>>('map of strings')
 
+const shaped = <T>(type: string, shape: Shape, meaning: string): Typed<T> => ({ type, meaning, shape })
+
 /** A map. */
-export const map = <V extends Variables>(shape: Shape<V>, meaning: string): Typed<DataOf<V>> => ({
-  type: 'map',
-  meaning,
-  shape
-})
+export const map = <V extends Variables>(shape: Shape<V>, meaning: string) =>
+  shaped<DataOf<V>>('map', shape, meaning)
 
 /** A map, or false without one. */
-export const mapOrFalse = <V extends Variables>(
-  shape: Shape<V>,
-  meaning: string
-): Typed<DataOf<V> | false> => ({ type: 'map or false', meaning, shape })
+export const mapOrFalse = <V extends Variables>(shape: Shape<V>, meaning: string) =>
+  shaped<DataOf<V> | false>('map or false', shape, meaning)
 
 /** A list of maps. */
-export const maps = <V extends Variables>(shape: Shape<V>, meaning: string): Typed<readonly DataOf<V>[]> => ({
-  type: 'list of maps',
-  meaning,
-  shape
-})
+export const maps = <V extends Variables>(shape: Shape<V>, meaning: string) =>
+  shaped<readonly DataOf<V>[]>('list of maps', shape, meaning)
 
 /** A list of lists of maps. */
-export const mapLists = <V extends Variables>(
-  shape: Shape<V>,
-  meaning: string
-): Typed<readonly (readonly DataOf<V>[])[]> => ({ type: 'list of lists of maps', meaning, shape })
+export const mapLists = <V extends Variables>(shape: Shape<V>, meaning: string) =>
+  shaped<readonly (readonly DataOf<V>[])[]>('list of lists of maps', shape, meaning)
 
 /** Renders tables of variables as Markdown below `intro`: those of the templates, then the maps in them. */
 export function variablesDocument(intro: string, templates: Readonly<Record<string, Variables>>): string {

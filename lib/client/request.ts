@@ -111,10 +111,7 @@ export class Connections {
 export const originAt = (scheme: 'http' | 'https', address: string, port: number): string =>
   `${scheme}://${isIPv6(address) ? `[${address}]` : address}:${port}`
 
-/**
- * Sends a request and returns the head of the response. Redirects are not followed. Throws NoResponseError,
- * TimeLimitError, or the signal's reason.
- */
+/** Returns the head of the response. Throws NoResponseError, TimeLimitError, or the reason of the signal. */
 export function request(options: RequestOptions): Promise<Response> {
   const { signal, connectMs, headMs, wholeMs, silenceMs, isThere } = options
   return new Promise((resolve, reject) => {

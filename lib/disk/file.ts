@@ -10,7 +10,6 @@ import {
   rename,
   rm,
   stat,
-  unlink,
   writeFile
 } from 'node:fs/promises'
 import { constants as os } from 'node:os'
@@ -121,21 +120,19 @@ export async function copyTo(
 }
 
 /** Whether two files have equal content. */
-export async function sameBytes(one: string, other: string, signal: AbortSignal): Promise<boolean> {
-  const [a, b] = [await open(one), await open(other)]
-  try {
-    if ((await a.stat()).size !== (await b.stat()).size) return false
-    const [ofA, ofB] = [Buffer.allocUnsafe(chunkBytes), Buffer.allocUnsafe(chunkBytes)]
-    for (;;) {
-      signal.throwIfAborted()
-      const [bytes, others] = await Promise.all([fillBuffer(a, ofA), fillBuffer(b, ofB)])
-      if (!ofA.subarray(0, bytes).equals(ofB.subarray(0, others))) return false
-      if (bytes === 0) return true
-    }
-  } finally {
-    await Promise.all([a.close(), b.close()])
-  }
-}
+export const sameBytes = (one: string, other: string, signal: AbortSignal): Promise<boolean> =>
+  withOpen(open(one), a =>
+    withOpen(open(other), async b => {
+      if ((await a.stat()).size !== (await b.stat()).size) return false
+      const [ofA, ofB] = [Buffer.allocUnsafe(chunkBytes), Buffer.allocUnsafe(chunkBytes)]
+      for (;;) {
+        signal.throwIfAborted()
+        const [bytes, others] = await Promise.all([fillBuffer(a, ofA), fillBuffer(b, ofB)])
+        if (!ofA.subarray(0, bytes).equals(ofB.subarray(0, others))) return false
+        if (bytes === 0) return true
+      }
+    })
+  )
 
 /** Reads until the buffer is full or the file ends; returns the number of bytes. */
 export async function fillBuffer(file: FileHandle, buffer: Buffer): Promise<number> {
@@ -240,7 +237,7 @@ export async function refuseLooseMode(
 }
 
 /** Content of a file: whole, or in pieces that are produced while writing. */
-type Content = string | Buffer | Iterable<string>
+type Content = string | Uint8Array | Iterable<string>
 
 /**
  * Replaces a file atomically, by write-file-atomic; writes of one file take turns, in no order. The content
@@ -336,18 +333,15 @@ export async function createOnce(file: string, bytes: string | Uint8Array): Prom
   if (await exists(file)) return false
   await makeDirectory(dirname(file))
   const temporary = `${file}.${randomBytes(6).toString('hex')}.new`
-  const handle = await open(temporary, 'wx', 0o600)
   try {
-    await handle.writeFile(bytes)
-    await handle.sync()
+    await writeNew(temporary, bytes, 0o600)
     // Unlike rename, link fails if the name is taken.
     await link(temporary, file)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
     throw error
   } finally {
-    await handle.close()
-    await unlink(temporary)
+    await rm(temporary, { force: true })
   }
   await syncDirectory(dirname(file))
   return true

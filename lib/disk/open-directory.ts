@@ -50,22 +50,17 @@ export async function inDirectory<T>(
   path: string,
   work: (directory: OpenDirectory) => Promise<T>
 ): Promise<T> {
-  let handle = await open(top, DIRECTORY)
-  try {
-    for (const name of path === '' ? [] : path.split('/')) {
-      if (name === '' || name === '.' || name === '..') throw new Error(`${path} is no plain path`)
-      const next = await open(entryPath(handle.fd, name), DIRECTORY)
-      await handle.close()
-      handle = next
-    }
-    const { fd } = handle
-    return await work({
+  const names = path === '' ? [] : path.split('/')
+  if (names.some(name => name === '' || name === '.' || name === '..'))
+    throw new Error(`${path} is no plain path`)
+  let opened = open(top, DIRECTORY)
+  for (const name of names) opened = withOpen(opened, ({ fd }) => open(entryPath(fd, name), DIRECTORY))
+  return withOpen(opened, ({ fd }) =>
+    work({
       path: path === '' ? top : `${top === '/' ? '' : top}/${path}`,
       at: (name = '.') => `/proc/${process.pid}/fd/${fd}/${name}`
     })
-  } finally {
-    await handle.close()
-  }
+  )
 }
 
 /**

@@ -33,7 +33,7 @@ export interface ResultsPoll extends Pick<JobSummary, 'state' | 'progress'> {
   readonly results: readonly (readonly [key: string, value: JsonValue])[]
 }
 
-interface EntryOptions {
+export interface EntryOptions {
   /** Called after each change of the summary; it must not throw. */
   readonly told?: ((summary: JobSummary) => void) | undefined
   /** Called after each write, with its bytes; it must not throw. */

@@ -1,7 +1,6 @@
 import { Background } from '../base/background.js'
-import type { Log } from '../base/log.js'
 import type { KeptRecords, OpenRecords, RecordedState } from '../store/records.js'
-import { Entry, reasonOf } from './entry.js'
+import { Entry, type EntryOptions, reasonOf } from './entry.js'
 import { type Decoded, decode, type JobSummary, Transcript } from './record.js'
 
 /** A record is kept so long after its end (rules 2.9). */
@@ -27,19 +26,14 @@ interface StoredJob {
   readonly id: string
 }
 
-export interface RecordsOptions {
+export interface RecordsOptions extends Pick<EntryOptions, 'told' | 'wrote' | 'log'> {
   /** Opens the stored records. */
   readonly open: OpenRecords
   /** The name of this controller, where several share the records. */
   readonly controller?: string | undefined
   readonly now: () => number
-  readonly log: Log
   /** Bytes of all records; absent: 128 MiB. */
   readonly mostBytes?: number
-  /** Called after each change of a summary; it must not throw. */
-  readonly told?: (summary: JobSummary) => void
-  /** Called after each write of a record, with its bytes; it must not throw. */
-  readonly wrote?: (summary: JobSummary, bytes: number) => void
   /** Called when another controller reports what ran here as failed; it must not throw. */
   readonly lost?: () => void
 }
@@ -53,7 +47,7 @@ export class JobRecords {
   #removesOld = false
   readonly #sweeping = new Background({ work: () => this.#removeOld(), everyMs: SWEEP_MS })
   readonly #linesBytes: number | undefined
-  readonly #entryOptions: ConstructorParameters<typeof Entry>[1]
+  readonly #entryOptions: EntryOptions
 
   constructor(private readonly options: RecordsOptions) {
     const { told, wrote, log, controller } = options

@@ -225,20 +225,18 @@ export class Boots {
       if (type === 'revoked' && after) this.#move(name, (after as RevokedDoc).renamed)
   }
 
-  /** Repairs names after a crash between the change of a node and the change of its boots. */
+  /**
+   * Stores what this controller saw as a follower, and repairs names after a crash between the change of a
+   * node and the change of its boots.
+   */
   catchUp(view: View): void {
+    const seen = [...this.#seenAsFollower]
+    this.#seenAsFollower.clear()
+    for (const node of seen) this.#markPending(node, true)
     for (const node of [...this.#nodes.keys()]) {
       const now = currentName(view, node)
       if (now !== node) this.#move(node, now)
     }
-  }
-
-  /** Called when this controller became the leader: stores what it saw as a follower. */
-  becameLeader(view: View): void {
-    const seen = [...this.#seenAsFollower]
-    this.#seenAsFollower.clear()
-    for (const node of seen) this.#markPending(node, true)
-    this.catchUp(view)
   }
 
   /** Whether changes can be written, and if not, why. */

@@ -1,5 +1,5 @@
 import { Background } from '../base/background.js'
-import type { Log } from '../base/log.js'
+import { firstOf, type Log } from '../base/log.js'
 import { CLOCK_WARN_MS, certificateAdvice, clocksApart, SLACK_MS } from '../client/controllers.js'
 import type { Condition } from '../monitor/health.js'
 import type { Controller } from '../store/medium.js'
@@ -90,14 +90,11 @@ const LOOK_MS = 5000
 /** Differences named at once. */
 const MOST_NAMED = 10
 
-/** Digests of settings that must be equal; keyed by their names for an admin. */
-type Digests = Readonly<Record<string, string>>
-
 interface ControllerDriftOptions {
   /** Name of this controller. */
   readonly name: string
-  /** Digests of this controller. */
-  readonly own: Digests
+  /** Digests of its settings that must be equal everywhere, by their names for an admin. */
+  readonly own: Readonly<Record<string, string>>
   /** The other controllers that are up; digests that are not announced are not compared. */
   readonly others: () => readonly Pick<Controller, 'name' | 'digests' | 'aheadMs'>[]
   readonly log: Log
@@ -128,8 +125,7 @@ export class ControllerDrift {
     // A restarted controller is listed twice for a moment.
     const texts = [...new Set((bad.length > 0 ? bad : found).map(({ text }) => text))]
     if (texts.length === 0) return undefined
-    const more = texts.length > MOST_NAMED ? `; and ${texts.length - MOST_NAMED} more` : ''
-    return { ok: bad.length === 0, reason: texts.slice(0, MOST_NAMED).join('; ') + more }
+    return { ok: bad.length === 0, reason: firstOf(texts, MOST_NAMED, '; ') }
   }
 
   async close(): Promise<void> {

@@ -16,10 +16,7 @@ const answered = new RegExp(
     'monitor/(?:primary|service|status))(?:/|$)|$)'
 )
 
-/**
- * Whether a follower answers a route by itself. Most other routes change something, or show what only the
- * leader has.
- */
+/** Whether a follower answers this: most other routes change something, or show what only the leader has. */
 const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
   answered.test(path) && (effect === 'reads' || /^\/(?:token$|auth\/)/.test(path))
 
@@ -58,12 +55,8 @@ export class Forwarding {
   }
 
   /** The original caller of a request that another controller forwarded. Throws as `ForwardAuth.verify`. */
-  readonly handedOnFor = ({
-    method = '',
-    url = '',
-    headers,
-    socket
-  }: IncomingMessage): ForwardedCaller | undefined => {
+  readonly handedOnFor = (request: IncomingMessage): ForwardedCaller | undefined => {
+    const { method = '', url = '', headers, socket } = request
     const { own } = this.o
     const other = this.#nameAt(socket.remoteAddress)
     return this.#auth.verify({ method, target: url, headers }, `controller ${own.name}`, other)

@@ -229,10 +229,7 @@ class EtcdPeers implements Peers {
   }
 }
 
-/**
- * Returns the other controllers, the leader first, as it has what it packed. A URL that they share with us is
- * ours.
- */
+/** Returns the other controllers, first the leader, as it has what it packed. A URL we share is ours. */
 function sourcesAmong(others: readonly Controller[], leader: string | undefined, own: string) {
   const known = others.flatMap(({ name, url }) => (url === undefined || url === own ? [] : [{ name, url }]))
   if (leader === undefined || leader === own) return known

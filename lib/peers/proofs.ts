@@ -2,6 +2,7 @@ import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypt
 import type { IncomingHttpHeaders } from 'node:http'
 import { runFairly } from '../base/concurrency.js'
 import { badRequest, ServiceError, unauthorized } from '../base/errors.js'
+import { getOrAdd } from '../base/lists.js'
 import { clocksApart, SLACK_MS } from '../client/controllers.js'
 import { NOT_TAKEN } from '../http/forwards.js'
 import type { ForwardedCaller } from '../http/route.js'
@@ -40,8 +41,7 @@ export class NonceCache {
   add(number: string, saidMs: number, now: number): boolean {
     for (const minute of this.#nonces.keys()) if ((minute + 1) * SLACK_MS <= now) this.#nonces.delete(minute)
     const minute = Math.floor((saidMs + SLACK_MS) / SLACK_MS)
-    const numbers = this.#nonces.get(minute) ?? new Set()
-    this.#nonces.set(minute, numbers)
+    const numbers = getOrAdd(this.#nonces, minute, () => new Set())
     // A copy: a substring would keep the whole header in memory.
     const own = Buffer.from(number, 'hex').toString('latin1')
     if (numbers.has(own)) return false

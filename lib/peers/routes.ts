@@ -138,11 +138,11 @@ async function linesOf(
   try {
     const { status, body } = await requestController({ url, path, headers, tls: trust, wholeMs: LIMIT_MS })
     const text = (await readWhole(body, LONGEST)).toString()
-    if (status !== 200) throw refusal(status)
+    if (status !== 200) throw new Error(REFUSALS[status] ?? `it answers with ${status}: look into its log`)
     const { lines, proof } = jsonObjectOrEmpty(text)
     if (typeof lines !== 'string' || !proofs.isAnswerAuthentic(headers, lines, String(proof)))
       throw new Error('what it answers is not proved: something else answers there')
-    return linesIn(lines)
+    return objectsIn(JSON.parse(lines))
   } catch (error) {
     if (error instanceof TooLongError) throw new Error('it answers with more than it may')
     if (!(error instanceof NoResponseError)) throw error
@@ -192,15 +192,8 @@ function newestFirst(lists: readonly (readonly Line[])[], most: number): Line[] 
   return found
 }
 
-const refusal = (status: number) =>
-  new Error(
-    status === 404
-      ? 'it is of a release that does not send its lines'
-      : status === 401
-        ? 'it does not believe that a controller asks: its clock, or its token.key, is another one'
-        : `it answers with ${status}: look into its log`
-  )
-
-function linesIn(text: string): object[] {
-  return objectsIn(JSON.parse(text))
+/** The reasons of a controller that sends no lines, by status. */
+const REFUSALS: Readonly<Record<number, string>> = {
+  401: 'it does not believe that a controller asks: its clock, or its token.key, is another one',
+  404: 'it is of a release that does not send its lines'
 }

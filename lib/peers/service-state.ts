@@ -126,10 +126,7 @@ export class SharedServiceState {
       .sort((a, b) => (a.since < b.since ? 1 : -1))
   }
 
-  /**
-   * Forgets an absent controller; returns false where there is none. Rejects with StoreError where it may not
-   * be stored.
-   */
+  /** Forgets an absent controller; false where there is none. Rejects with StoreError if it is not stored. */
   async remove(name: string): Promise<boolean> {
     if (!this.gone.some(one => one.name === name)) return false
     this.#decide(`${CONTROLLER}${name}`, undefined)
@@ -154,10 +151,7 @@ export class SharedServiceState {
     return new ZoneAgreement(this, { gatherMs, log: this.o.log })
   }
 
-  /**
-   * Stores the leader's serials, and all else that is not stored yet. Rejects with StoreError where they may
-   * not be.
-   */
+  /** Stores the leader's serials, and all else that waits. Rejects with StoreError where that fails. */
   async storeSerials(zones: Readonly<Record<string, ZoneSerial>>): Promise<void> {
     // In memory first: a serial that may be stored is never replaced by an earlier one.
     for (const [zone, { serial, mark }] of Object.entries(zones))
@@ -259,15 +253,6 @@ const isNamed = ({ name, address }: NamedController) => nameRule.test(name) && i
 const isSerial = (value: unknown): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < 2 ** 32
 
-/** The serials that controllers share. */
-interface SharedSerials {
-  /** Whether another controller decides on them. */
-  readonly isReadOnly: boolean
-  readonly zones: Readonly<Record<string, ZoneSerial>>
-  /** Stores serials. Rejects with StoreError. */
-  storeSerials(zones: Readonly<Record<string, ZoneSerial>>): Promise<void>
-}
-
 interface ZoneAgreementOptions {
   /** `[dns] gather`, in milliseconds. */
   readonly gatherMs: number
@@ -291,7 +276,7 @@ export class ZoneAgreement implements SerialAgreement {
   #renderMs = 0
 
   constructor(
-    private readonly shared: SharedSerials,
+    private readonly shared: Pick<SharedServiceState, 'isReadOnly' | 'zones' | 'storeSerials'>,
     private readonly o: ZoneAgreementOptions
   ) {
     this.#ticks = o.ticks ?? (() => performance.now())

@@ -3,9 +3,11 @@ import { once } from 'node:events'
 import { timeLimited } from '../base/concurrency.js'
 import {
   environment,
+  killGroup,
   Lines,
   locate,
   ProgramError,
+  STDERR_KEPT,
   stdioWithoutInherited,
   withParentDeathSignal
 } from './program.js'
@@ -28,7 +30,6 @@ export function startAttached(
   return { child, ended }
 }
 
-const STDERR_KEPT = 8 * 1024
 const LINES_KEPT = 100
 const END_MS = 5000
 
@@ -119,16 +120,8 @@ export class HeldProgram {
   /** Closes its standard input, kills it if that does not end it, and waits for its end. */
   async end(): Promise<void> {
     this.#child.stdin?.end()
-    const timer = setTimeout(() => this.#kill(), END_MS)
+    const timer = setTimeout(() => killGroup(this.#child, 'SIGKILL'), END_MS)
     await this.#closed
     clearTimeout(timer)
-  }
-
-  #kill(): void {
-    try {
-      if (this.#child.pid !== undefined) process.kill(-this.#child.pid, 'SIGKILL')
-    } catch {
-      // It has ended already.
-    }
   }
 }

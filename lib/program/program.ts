@@ -5,6 +5,7 @@ import { access, constants, stat } from 'node:fs/promises'
 import { basename, delimiter, isAbsolute, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
+import { getOrAdd } from '../base/lists.js'
 import { oneLine } from '../base/log.js'
 import { LONGEST_MS } from '../base/thread.js'
 
@@ -57,7 +58,8 @@ interface ProgramResult {
 }
 
 const MAX_OUTPUT = 16 * 1024 * 1024
-const STDERR_KEPT = 8 * 1024
+/** Bytes of standard error that are kept. */
+export const STDERR_KEPT = 8 * 1024
 const KILL_AFTER_MS = 5000
 /** A process outside the group may hold the streams open this long after the program's end. */
 const DRAIN_MS = 1000
@@ -92,10 +94,7 @@ export async function run(
   const [command, words] = await withParentDeathSignal(outer, rest)
   const start = () =>
     spawn(command, words, {
-      ...(cwd === undefined ? {} : { cwd }),
-      ...(user && { uid: user.uid, gid: user.gid }),
-      env,
-      detached: true,
+      ...{ cwd, uid: user?.uid, gid: user?.gid, env, detached: true },
       stdio: stdioWithoutInherited([input ?? 'ignore', output ?? 'pipe', 'pipe'])
     })
   return new Run(program, options, start).result
@@ -119,7 +118,11 @@ class Run {
     private readonly options: ProgramOptions,
     start: () => ChildProcess
   ) {
-    this.#child = this.#start(start)
+    try {
+      this.#child = start()
+    } catch (error) {
+      throw this.#notStarted(error as NodeJS.ErrnoException)
+    }
     const closed = new Promise<[number | null, NodeJS.Signals | null]>((resolve, reject) => {
       // Also emitted for failures of a running child, whose `close` follows.
       this.#child.on('error', error => {
@@ -129,14 +132,6 @@ class Run {
     })
     this.result = closed.then(([status, by]) => this.#outcome(status, by)).finally(() => this.#cancel())
     if (this.#child.pid !== undefined) this.#watch()
-  }
-
-  #start(start: () => ChildProcess): ChildProcess {
-    try {
-      return start()
-    } catch (error) {
-      throw this.#notStarted(error as NodeJS.ErrnoException)
-    }
   }
 
   #watch(): void {
@@ -192,15 +187,15 @@ class Run {
     if (this.#ending) return
     this.#ending = ending
     if (this.#exited) return
-    this.#kill('SIGTERM')
-    this.#after(KILL_AFTER_MS, () => this.#kill('SIGKILL'))
+    killGroup(this.#child, 'SIGTERM')
+    this.#after(KILL_AFTER_MS, () => killGroup(this.#child, 'SIGKILL'))
   }
 
   /** The program has ended; its output may still be on the way. */
   #finish(): void {
     this.#exited = true
     this.#cancel()
-    this.#kill('SIGKILL')
+    killGroup(this.#child, 'SIGKILL')
     this.#after(DRAIN_MS, () =>
       // Reads what has arrived before the streams are closed.
       setImmediate(() => {
@@ -214,14 +209,6 @@ class Run {
   #cancel(): void {
     for (const timer of this.#timers.splice(0)) clearTimeout(timer)
     this.options.signal?.removeEventListener('abort', this.#abort)
-  }
-
-  #kill(signal: NodeJS.Signals): void {
-    try {
-      process.kill(-(this.#child.pid as number), signal)
-    } catch {
-      // The group has no process left.
-    }
   }
 
   #outcome(status: number | null, by: NodeJS.Signals | null): ProgramResult {
@@ -247,6 +234,15 @@ class Run {
 
   #after(ms: number, work: () => void): void {
     this.#timers.push(setTimeout(work, ms))
+  }
+}
+
+/** Signals the process group of a program, which may have ended. */
+export function killGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, signal)
+  } catch {
+    // The group has no process left.
   }
 }
 
@@ -276,9 +272,8 @@ export async function withParentDeathSignal(
 ): Promise<[string, string[]]> {
   const setpriv = await locate('setpriv')
   if (setpriv === undefined) return [file, [...args]]
-  const can = knowsPdeathsig.get(setpriv) ?? canBind(setpriv)
-  knowsPdeathsig.set(setpriv, can)
-  return (await can) ? [setpriv, ['--pdeathsig', 'KILL', '--', file, ...args]] : [file, [...args]]
+  const can = await getOrAdd(knowsPdeathsig, setpriv, canBind)
+  return can ? [setpriv, ['--pdeathsig', 'KILL', '--', file, ...args]] : [file, [...args]]
 }
 
 async function canBind(setpriv: string): Promise<boolean> {

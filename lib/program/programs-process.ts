@@ -1,5 +1,5 @@
 import { ProgramError, run } from './program.js'
-import type { Outcome, ProcessMessage } from './programs.js'
+import type { Outcome, ProcessMessage, RunMessage } from './programs.js'
 
 // The process that programs.ts starts. When the connection closes, it ends its programs and then itself.
 const running = new Map<number, AbortController>()
@@ -12,12 +12,7 @@ process.on('disconnect', () => {
   for (const controller of running.values()) controller.abort()
 })
 
-async function perform({
-  id,
-  program,
-  args,
-  options
-}: Exclude<ProcessMessage, { stop: true }>): Promise<void> {
+async function perform({ id, program, args, options }: RunMessage): Promise<void> {
   const controller = new AbortController()
   running.set(id, controller)
   const outcome = await run(program, args, { ...options, signal: controller.signal }).then(

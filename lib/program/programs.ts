@@ -9,15 +9,15 @@ export type Outcome =
   | { readonly stdout: string }
   | { readonly why: FailureKind; readonly stderr: string; readonly message: string }
 
+/** Has the child process run a program. */
+export interface RunMessage {
+  readonly id: number
+  readonly program: string
+  readonly args: readonly string[]
+  readonly options: Options
+}
 /** Messages to the child process. */
-export type ProcessMessage =
-  | {
-      readonly id: number
-      readonly program: string
-      readonly args: readonly string[]
-      readonly options: Options
-    }
-  | { readonly id: number; readonly stop: true }
+export type ProcessMessage = RunMessage | { readonly id: number; readonly stop: true }
 
 const IDLE_MS = 60_000
 const FILE = fileURLToPath(new URL('./programs-process.js', import.meta.url))

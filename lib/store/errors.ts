@@ -1,6 +1,7 @@
 import { getSystemErrorMap } from 'node:util'
 import type { ErrorCode } from '../base/error-codes.js'
 import { type Problem, ProblemsError, problemText, ServiceError } from '../base/errors.js'
+import { firstOf } from '../base/log.js'
 
 /** A change cannot be made durable now; nothing was changed, in memory or on disk (rules 2.7). */
 export class StoreError extends ServiceError {
@@ -56,10 +57,7 @@ export class FieldError extends Error {
 
 /** The first of many problems, on one line. */
 export const summaryOf = (problems: readonly Problem[], most = 3): string =>
-  [
-    ...problems.slice(0, most).map(problemText),
-    ...(problems.length > most ? [`and ${problems.length - most} more: type svcd check`] : [])
-  ].join('; ')
+  firstOf(problems.map(problemText), most, '; ') + (problems.length > most ? ': type svcd check' : '')
 
 /** The reason of an error, fit for clients: system errors in words, without their path. */
 export function reasonOf(error: unknown): string {

@@ -12,22 +12,14 @@ export class JsonError extends Error {
 }
 
 /** Returns the line, from 1, of `offset`. */
-function lineAt(text: string, offset: number): number {
-  let line = 1
-  for (let at = text.indexOf('\n'); at !== -1 && at < offset; at = text.indexOf('\n', at + 1)) line++
-  return line
-}
+const lineAt = (text: string, offset: number) => text.slice(0, offset).split('\n').length
 
 /** Decodes a file; throws a JsonError if it is not UTF-8. */
 export function decodeUtf8(bytes: Buffer): string {
   if (isUtf8(bytes)) return bytes.toString('utf8')
-  let line = 1
-  for (let start = 0; ; line++) {
-    const end = bytes.indexOf(10, start)
-    if (end === -1 || !isUtf8(bytes.subarray(start, end))) break
-    start = end + 1
-  }
-  throw new JsonError('not UTF-8', line)
+  // In latin1, each byte is a character.
+  const lines = bytes.toString('latin1').split('\n')
+  throw new JsonError('not UTF-8', lines.findIndex(line => !isUtf8(Buffer.from(line, 'latin1'))) + 1)
 }
 
 /** Parses strictly; throws a JsonError with the line, which JSON.parse often omits. */

@@ -1,6 +1,7 @@
 import { runSync } from '../base/concurrency.js'
 import type { Problem } from '../base/errors.js'
 import { isObject, type JsonObject } from '../base/json.js'
+import { getOrAdd } from '../base/lists.js'
 import { LoadError, reasonOf } from './errors.js'
 import { parseJson } from './json.js'
 import { INTENTS, type Medium, type Revertible, type StoredState } from './medium.js'
@@ -213,8 +214,7 @@ export class RawState implements StoredState {
   }
 
   #write(type: string, name: string, text: string | undefined): void {
-    const ofType = this.#written.get(type) ?? new Map<string, Revertible>()
-    this.#written.set(type, ofType)
+    const ofType = getOrAdd(this.#written, type, () => new Map<string, Revertible>())
     const { textBefore } = ofType.get(name) ?? { textBefore: this.stored.text(type, name) }
     ofType.set(name, { type, name, text, textBefore })
   }

@@ -52,13 +52,7 @@ export class Store<T extends Types, I extends Index> {
   #exclusive: Promise<void> | undefined
   #problem = ''
   /** Commits nothing now and then after a failure, so that health recovers even without changes. */
-  readonly #probing = new Background({
-    work: () =>
-      new Promise<void>((done, failed) =>
-        this.#push({ steps: [], net: [], writes: [], resolve: done, reject: failed })
-      ),
-    retryMs: PROBE_MS
-  })
+  readonly #probing = new Background({ work: () => this.#committed({}), retryMs: PROBE_MS })
   #closed: Promise<void> | undefined
 
   private constructor(
@@ -227,9 +221,7 @@ export class Store<T extends Types, I extends Index> {
       return
     }
     this.#assertLeader()
-    await new Promise<void>((done, failed) =>
-      this.#push({ steps: [], net: [], writes: [], forcesCommit: true, resolve: done, reject: failed })
-    )
+    await this.#committed({ forcesCommit: true })
   }
 
   #assertLeader(): void {
@@ -264,9 +256,7 @@ export class Store<T extends Types, I extends Index> {
       const steps = [...tx.steps]
       tx.end()
       const writes = isStored ? [] : this.#writesOf(net)
-      await new Promise<void>((done, failed) =>
-        this.#push({ steps: [], net, writes, exclusive: true, resolve: done, reject: failed })
-      )
+      await this.#committed({ net, writes, exclusive: true })
       await runSliced(replay(steps, this.#next))
       return result
     } catch (error) {
@@ -332,26 +322,31 @@ export class Store<T extends Types, I extends Index> {
 
   /** Rewrites outdated texts in one commit. A failure is only logged: the next start retries. */
   async #rewriteOutdated(outdated: readonly Outdated[]): Promise<void> {
+    const [first, ...others] = outdated
+    if (first === undefined) return
+    const more = others.length > 0 ? ` (and ${others.length} more files like it)` : ''
+    const what = `${problemText(first)}${more}`
     const writes = outdated.map(({ type, name, text: textBefore }) => {
       const doc = this.#current.get(type, name)
       return { type, name, textBefore, text: doc && this.#kinds.get(type)?.encode(doc) }
     })
-    const [first] = outdated
-    if (first === undefined) return
-    const more = outdated.length > 1 ? ` (and ${outdated.length - 1} more files like it)` : ''
     try {
       await this.options.medium.commit(writes)
-      this.options.log?.('info', `${problemText(first)}${more}: written anew`)
+      this.options.log?.('info', `${what}: written anew`)
     } catch (error) {
-      this.options.log?.(
-        'error',
-        `${problemText(first)}${more}: it cannot be written anew: ${reasonOf(error)}`
-      )
+      this.options.log?.('error', `${what}: it cannot be written anew: ${reasonOf(error)}`)
     }
   }
 
   #writesOf(changes: readonly Change[]): ObjectWrite[] {
     return changes.map(change => new ObjectWrite(change, this.#kinds.get(change.type) as Kind<Doc>))
+  }
+
+  /** Resolves when a transaction without steps is durable. */
+  #committed(pending: Partial<Omit<Pending, 'steps'>>): Promise<void> {
+    return new Promise((resolve, reject) =>
+      this.#push({ steps: [], net: [], writes: [], ...pending, resolve, reject })
+    )
   }
 
   #push(pending: Pending): void {

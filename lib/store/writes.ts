@@ -88,27 +88,26 @@ function decode(type: string, name: string, text: string, kinds: Kinds, place: P
 
 /** The write of a changed object. Encodes on demand, as a change may have very many objects. */
 export class ObjectWrite implements Revertible {
-  readonly #kind: Kind<Doc>
-  readonly #before: Doc | undefined
-  readonly #after: Doc | undefined
-  #text: string | undefined
   readonly type: string
   readonly name: string
+  #text: string | undefined
 
-  constructor({ type, name, before, after }: Change, kind: Kind<Doc>) {
-    this.type = type
-    this.name = name
-    this.#before = before
-    this.#after = after
-    this.#kind = kind
+  constructor(
+    private readonly change: Change,
+    private readonly kind: Kind<Doc>
+  ) {
+    this.type = change.type
+    this.name = change.name
   }
 
   get text(): string | undefined {
-    return this.#text ?? (this.#after && this.#kind.encode(this.#after))
+    const { after } = this.change
+    return this.#text ?? (after && this.kind.encode(after))
   }
 
   get textBefore(): string | undefined {
-    return this.#before && this.#kind.encode(this.#before)
+    const { before } = this.change
+    return before && this.kind.encode(before)
   }
 
   /** Encodes now, so that a text that cannot be made fails the change. */
@@ -118,8 +117,7 @@ export class ObjectWrite implements Revertible {
 
   /** Merges this write with an earlier one. */
   mergedWith(earlier: ObjectWrite): ObjectWrite {
-    const { type, name } = this
-    return new ObjectWrite({ type, name, before: earlier.#before, after: this.#after }, this.#kind)
+    return new ObjectWrite({ ...this.change, before: earlier.change.before }, this.kind)
   }
 }
 

@@ -164,7 +164,7 @@ t.test('what a standby sees is written once it writes, unless the other one saw 
   await sleep(100)
   t.strictSame(shared.written, [])
   shared.isReadOnly = false
-  boots.becameLeader(view('n1', 'n2'))
+  boots.catchUp(view('n1', 'n2'))
   await until(() => shared.written.length > 0)
   t.strictSame(shared.written, ['n1'])
   await boots.close()

@@ -123,7 +123,7 @@ export class Client {
     endpoints,
     tls = {},
     login,
-    etcdctl = etcdctlFor({ endpoints, user: login?.user })
+    etcdctl = etcdctlFor({ endpoints, user: login?.user ?? '' })
   }: ClientOptions) {
     if (endpoints.length === 0) throw new TypeError('etcd needs an endpoint, like https://10.141.0.1:2379')
     this.#endpoints = endpoints.map(endpointOf)

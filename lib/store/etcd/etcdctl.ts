@@ -1,13 +1,13 @@
 /** Builds a command line of etcdctl. `asRoot`: the command needs etcd's root user, if etcd has users. */
 export type Etcdctl = (words: string, asRoot?: boolean) => string
 
-/** The options taken from the ini: paths of files, '' or undefined if unset. */
-interface EtcdctlSettings {
+/** The options taken from the ini: paths of files, '' or absent if unset. */
+export interface EtcdctlSettings {
   readonly endpoints: readonly string[]
   readonly ca?: string
   readonly cert?: string
   readonly key?: string
-  readonly user?: string | undefined
+  readonly user?: string
 }
 
 /** Adds endpoints, authority and user, without which etcdctl would ask another etcd or be refused. */

@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../base/background.js'
 import { runSliced } from '../../base/concurrency.js'
+import { getOrAdd } from '../../base/lists.js'
 import { oneLine } from '../../base/log.js'
 import { LoadError, reasonOf, summaryOf } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
@@ -50,11 +51,10 @@ class CommitAssembler {
 
   #stage(key: string, value: Buffer | undefined): void {
     const id = this.keys.changeIdOf(key)
-    const writes = this.#staged.get(id) ?? new Map<string, Write>()
+    const writes = getOrAdd(this.#staged, id, () => new Map<string, Write>())
     if (value === undefined) writes.delete(key)
     else writes.set(key, { ...objectIn(key, this.keys.stagedPrefix(id).length), text: textOf(key, value) })
-    if (writes.size > 0) this.#staged.set(id, writes)
-    else this.#staged.delete(id)
+    if (writes.size === 0) this.#staged.delete(id)
   }
 
   #committed(value: Buffer): Iterable<Write> {

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, type JsonValue } from '../../base/json.js'
+import { isObject, type JsonObject, type JsonValue, within } from '../../base/json.js'
 import { oneLine, shown } from '../../base/log.js'
 import { type Client, RefusedError, TooLongError, UnclearError } from './client.js'
 
@@ -42,28 +42,21 @@ export const remove = (key: string): JsonObject => ({ request_delete_range: { ke
 export const removeAll = (prefix: string): JsonObject => ({
   request_delete_range: { key: base64(prefix), range_end: base64(endOf(prefix)) }
 })
+
+const condition = (key: string, what: JsonObject): JsonObject => ({ key: base64(key), ...what })
+
 /** The key was created at this revision and exists since; '0': it does not exist. */
-export const isCreatedAt = (key: string, revision: string): JsonObject => ({
-  target: 'CREATE',
-  key: base64(key),
-  create_revision: revision
-})
+export const isCreatedAt = (key: string, revision: string) =>
+  condition(key, { target: 'CREATE', create_revision: revision })
 /** The key was last changed at this revision or later. */
-export const isSince = (key: string, revision: string): JsonObject => ({
-  target: 'MOD',
-  result: 'GREATER',
-  key: base64(key),
-  mod_revision: String(BigInt(revision) - 1n)
-})
+export const isSince = (key: string, revision: string) =>
+  condition(key, { target: 'MOD', result: 'GREATER', mod_revision: String(BigInt(revision) - 1n) })
 /** The key was last changed at this revision. */
-export const isModifiedAt = (key: string, revision: string): JsonObject => ({
-  target: 'MOD',
-  key: base64(key),
-  mod_revision: revision
-})
+export const isModifiedAt = (key: string, revision: string) =>
+  condition(key, { target: 'MOD', mod_revision: revision })
 /** The key has this value; undefined: it does not exist. */
-export const hasValue = (key: string, value: string | undefined): JsonObject =>
-  value === undefined ? isCreatedAt(key, '0') : { target: 'VALUE', key: base64(key), value: base64(value) }
+export const hasValue = (key: string, value: string | undefined) =>
+  value === undefined ? isCreatedAt(key, '0') : condition(key, { target: 'VALUE', value: base64(value) })
 
 /** Result of a transaction: whether its conditions held, and what each `get` of the branch taken found. */
 export interface Outcome {
@@ -90,8 +83,7 @@ export async function transact(
     { compare: [...compare], success: [...success], failure: [...failure] },
     limitMs
   )
-  const { header } = answer
-  const revision = (isObject(header) && decimal(header.revision)) || '0'
+  const revision = decimal(within(answer, 'header').revision) ?? '0'
   const succeeded = answer.succeeded === true
   const asked = succeeded ? success : failure
   const responses = listIn(answer.responses)
@@ -99,8 +91,7 @@ export async function transact(
   if (responses?.length !== asked.length) throw strange('its answer is not to what it was asked')
   const found = asked.flatMap(({ request_range: range }, i) => {
     if (!isObject(range)) return []
-    const response = responses[i]
-    const inside = isObject(response) ? response.response_range : undefined
+    const inside = within(responses[i]).response_range
     const pairs = isObject(inside) ? pairsIn(inside, strange) : undefined
     const wanted = Buffer.from(String(range.key), 'base64').toString()
     if (!pairs || pairs.length > 1 || (pairs[0] && pairs[0].key !== wanted))
@@ -152,8 +143,7 @@ export async function list(
       limit = Math.ceil(limit / 8)
       continue
     }
-    const { header } = answer
-    at ??= isObject(header) ? decimal(header.revision) : undefined
+    at ??= decimal(within(answer, 'header').revision)
     if (at === undefined) throw strange('its answer has no revision')
     const some = pairsIn(answer, strange)
     if (some.length > limit) throw strange(`it gives ${some.length} keys, and was asked for ${limit}`)

@@ -1,15 +1,10 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readPassword, readRegularFile, readSecret } from '../../disk/file.js'
-import { etcdctlFor } from './etcdctl.js'
+import { type EtcdctlSettings, etcdctlFor } from './etcdctl.js'
 import { EtcdMedium, type EtcdOptions } from './medium.js'
 
 /** The settings of etcd in the ini: paths of files, '' if unset. */
-interface EtcdSettings {
-  readonly endpoints: readonly string[]
-  readonly ca: string
-  readonly cert: string
-  readonly key: string
-  readonly user: string
+interface EtcdSettings extends Required<EtcdctlSettings> {
   readonly password_file: string
   readonly prefix: string
   /** Milliseconds. */

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../base/json.js'
+import { getOrAdd } from '../../base/lists.js'
 import { oneLine } from '../../base/log.js'
 import { compareNames } from '../order.js'
 import {
@@ -32,17 +33,15 @@ export interface RecordsMedium {
 /** The stored records of a kind: its head, and a text per name. */
 export interface StoredRecords {
   head: string | undefined
-  readonly texts: Map<string, string>
+  texts: Map<string, string>
 }
 
-interface Kind {
-  head: string | undefined
+/** A kind as known here; it has the texts until it is opened. */
+interface Kind extends StoredRecords {
   /** Suffix of the heads that are written. */
   end: string
   /** The names that have a key. */
   names: Set<string>
-  /** Their texts, until the kind is opened. */
-  texts: Map<string, string>
   records?: Records<never>
 }
 
@@ -170,11 +169,12 @@ export class EtcdRecords implements RecordStore {
   }
 
   #of(kind: string): Kind {
-    const known = this.#kinds.get(kind)
-    if (known) return known
-    const of: Kind = { head: undefined, end: '', names: new Set(), texts: new Map() }
-    this.#kinds.set(kind, of)
-    return of
+    return getOrAdd(this.#kinds, kind, () => ({
+      head: undefined,
+      end: '',
+      names: new Set(),
+      texts: new Map()
+    }))
   }
 }
 
@@ -188,8 +188,7 @@ function note({ names }: Kind, name: string, text = ''): void {
 export function addRecord(stored: Map<string, StoredRecords>, keys: Keys, key: string, value: Buffer): void {
   const [kind, name] = recordIn(keys, key) ?? []
   if (kind === undefined) return
-  const of = stored.get(kind) ?? { head: undefined, texts: new Map<string, string>() }
-  stored.set(kind, of)
+  const of = getOrAdd(stored, kind, () => ({ head: undefined, texts: new Map() }))
   if (name === undefined) of.head = value.toString()
   else of.texts.set(name, value.toString())
 }

@@ -1,5 +1,6 @@
 import type { Problem } from '../../base/errors.js'
 import { isObject, jsonObject } from '../../base/json.js'
+import { getOrAdd } from '../../base/lists.js'
 import { oneLine } from '../../base/log.js'
 import { LoadError, reasonOf } from '../errors.js'
 import { decodeUtf8, parseJson } from '../json.js'
@@ -204,9 +205,7 @@ export class StoredKeys implements StoredState {
   }
 
   #ofType(type: string): Map<string, Buffer | string> {
-    const ofType = this.#objects.get(type) ?? new Map<string, Buffer | string>()
-    this.#objects.set(type, ofType)
-    return ofType
+    return getOrAdd(this.#objects, type, () => new Map())
   }
 }
 

@@ -114,12 +114,10 @@ export class FileMedium implements Medium {
     )
     for (const kind of TABLES) await removeLeftovers(tableFile(directory, kind), /\.\d+$/)
     if (stored.log.torn) await cutTorn(this.#layer, stored.log.torn)
-    const [filled, empty] = [true, false].map(is =>
-      stored.log.segments.filter(({ bytes }) => bytes > 0 === is)
-    )
-    for (const { file } of empty ?? []) await rm(file, { force: true })
+    const segments = stored.log.segments.filter(({ bytes }) => bytes > 0)
+    for (const { file, bytes } of stored.log.segments) if (bytes === 0) await rm(file, { force: true })
     const common = { directory, files: this.#layer, ownershipCheck: this.ownershipCheck }
-    const wal = new WriteAheadLog({ ...common, segmentBytes }, { segments: filled ?? [], last: stored.last })
+    const wal = new WriteAheadLog({ ...common, segmentBytes }, { segments, last: stored.last })
     const behind = new WriteBehind({
       ...common,
       ...{ outstandingFiles, clock, log, sinceMs: this.#readMs },

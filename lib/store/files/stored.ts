@@ -1,5 +1,6 @@
 import { existsSync, lstatSync } from 'node:fs'
 import type { Problem } from '../../base/errors.js'
+import { getOrAdd } from '../../base/lists.js'
 import { isMissing, readRegularFileSync } from '../../disk/file.js'
 import { isEdited } from '../../disk/steps.js'
 import { LoadError, reasonOf } from '../errors.js'
@@ -166,14 +167,13 @@ export class StoredFiles implements StoredState {
 
   /** Returns the table of a kind with the log applied. */
   #table(kind: string): Table {
-    const known = this.#tables.get(kind)
-    if (known) return known
-    const table = Table.read(this.directory, kind)
-    for (const { number, entries } of this.log.records)
-      for (const { type, name, text = '', adds } of entries)
-        if (type === kind) table.apply(number, name, text, adds)
-    this.#tables.set(kind, table)
-    return table
+    return getOrAdd(this.#tables, kind, () => {
+      const table = Table.read(this.directory, kind)
+      for (const { number, entries } of this.log.records)
+        for (const { type, name, text = '', adds } of entries)
+          if (type === kind) table.apply(number, name, text, adds)
+      return table
+    })
   }
 
   #apply({ entries, time, number }: LogRecord): void {
@@ -191,8 +191,7 @@ export class StoredFiles implements StoredState {
   }
 
   #take(type: string, name: string, write: Logged): void {
-    const logged = this.#logged.get(type) ?? new Map<string, Logged>()
-    this.#logged.set(type, logged.set(name, write))
+    getOrAdd(this.#logged, type, () => new Map()).set(name, write)
   }
 
   /** Returns the files that were edited after the log had a change of them. */
@@ -220,18 +219,17 @@ export class StoredFiles implements StoredState {
   }
 
   #filesOf(type: string): ReadonlySet<string> {
-    const known = this.#files.get(type)
-    if (known) return known
-    const names = new Set<string>()
-    for (const fileName of listing(this.place(type))) {
-      const entry = entryOf(fileName)
-      const file = `${this.place(type)}/${fileName}`
-      if (typeof entry !== 'string') names.add(entry.object)
-      else if (entry === 'leftover') this.#leftovers.push(file)
-      else if (entry === 'foreign') this.#foreign.push({ file, message: NOT_OURS })
-    }
-    this.#files.set(type, names)
-    return names
+    return getOrAdd(this.#files, type, () => {
+      const names = new Set<string>()
+      for (const fileName of listing(this.place(type))) {
+        const entry = entryOf(fileName)
+        const file = `${this.place(type)}/${fileName}`
+        if (typeof entry !== 'string') names.add(entry.object)
+        else if (entry === 'leftover') this.#leftovers.push(file)
+        else if (entry === 'foreign') this.#foreign.push({ file, message: NOT_OURS })
+      }
+      return names
+    })
   }
 }
 

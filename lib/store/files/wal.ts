@@ -184,7 +184,7 @@ interface OpenSegment {
   allocated: number
 }
 
-interface LogOptions {
+export interface LogOptions {
   readonly directory: string
   readonly files: FileLayer
   /** Fails if the directory is no longer ours to write. */

@@ -2,11 +2,11 @@ import { join } from 'node:path'
 import { Background, type Clock } from '../../base/background.js'
 import { runSliced } from '../../base/concurrency.js'
 import { crc32c } from '../../base/crc32c.js'
-import { type DiskStep, type FileLayer, StepError, type Unedited } from '../../disk/steps.js'
+import { type DiskStep, StepError, type Unedited } from '../../disk/steps.js'
 import { reasonOf, StoreError } from '../errors.js'
 import type { Write } from '../medium.js'
 import { objectFile } from './listing.js'
-import type { Numbers } from './wal.js'
+import type { LogOptions, Numbers } from './wal.js'
 
 /**
  * Bound of files whose content is only in the log; further changes wait. Enough for two changes of every node
@@ -35,13 +35,9 @@ interface Pending {
 /** Contents that a file may have while the disk fails; with more, no edit of it is found. */
 const MOST_KNOWN = 1000
 
-interface WriteBehindOptions {
+interface WriteBehindOptions extends Pick<LogOptions, 'directory' | 'files' | 'ownershipCheck'> {
   readonly outstandingFiles?: number | undefined
   readonly clock?: Clock | undefined
-  readonly directory: string
-  readonly files: FileLayer
-  /** Fails if the directory is no longer ours to write. */
-  readonly ownershipCheck: DiskStep
   /** A file that was changed after this time, in milliseconds since 1970, was edited by hand. */
   readonly sinceMs: number
   /** Called when files up to this number of the log are durable. */
