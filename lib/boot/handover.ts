@@ -3,7 +3,7 @@ import { firstOf, type Log } from '../base/log.js'
 import { SlidingWindow } from '../base/rate-limit.js'
 import { macsOf } from '../model/cluster-index.js'
 import type { Actor, Model } from '../model/model.js'
-import type { Tx } from '../model/stored.js'
+import { docsOf, type Tx } from '../model/stored.js'
 import type { HandoverDoc } from '../model/types/handover.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { NodeRate } from '../monitor/node-rate.js'
@@ -106,11 +106,9 @@ export class Handover {
   /** Describes the takeovers that no admin has seen; undefined for none. */
   get condition(): { ok: true; reason: string } | undefined {
     const { view } = this.o.model
-    const unseen = view.names('handover').flatMap(name => {
-      const doc = view.get('handover', name)
-      const isNews = doc?.taken !== undefined && doc.seen === undefined
-      return isNews && view.get('node', name) ? [doc] : []
-    })
+    const unseen = docsOf(view, 'handover').filter(
+      ({ name, taken, seen }) => taken !== undefined && seen === undefined && view.get('node', name)
+    )
     if (unseen.length === 0) return undefined
     const named = firstOf(unseen.map(sentence), mostNamed, '; ')
     const asks = unseen.slice(0, mostNamed).map(({ name }) => `GET /config/node/${name}/_seen`)

@@ -166,10 +166,9 @@ export class Install {
         'local-hostname': target.hostname
       })
     if (file === 'network-config') return json(networkConfig(interfacesData(model, target)))
-    if (file === 'vendor-data')
-      return render(templates, 'install/templ_vendor_data.cfg', this.#data(node, false))
-    if (target.settings.provision_method === 'autoinstall') return this.#handOut('kickstart', node, visit)
-    return render(templates, 'install/templ_user_data.cfg', this.#data(node, false))
+    if (file === 'user-data' && target.settings.provision_method === 'autoinstall')
+      return this.#handOut('kickstart', node, visit)
+    return render(templates, `install/templ_${file.replace('-', '_')}.cfg`, this.#data(node, false))
   }
 
   /** Returns what the node would get, with masked secrets and without recording a request (rules 4.12). */
@@ -455,12 +454,7 @@ export class Grants {
   }
 
   /** Whether a request comes from the node's dynamic address. With a DHCP server, its leases decide. */
-  async holds(
-    node: string,
-    mac: string,
-    network: NetworkDoc,
-    { source, headOnly }: RequestContext
-  ): Promise<boolean> {
+  async holds(node: string, mac: string, network: NetworkDoc, { source, headOnly }: RequestContext) {
     const address = dynamicAddress(network, source.address)
     if (address === undefined) return false
     const holds = this.#live(node, mac)?.address === address

@@ -45,11 +45,6 @@ const mostWaiting = { all: 200, node: 4 }
 /** ID for accounts that only the node knows; svc-files recognises it and goes by the name. */
 const unknownId = 2_097_151
 
-interface NodeFilesOptions {
-  readonly model: Model
-  readonly url: string
-}
-
 /** A file in a preview; a directory or a link has neither text nor problem. */
 type FilePreview = Omit<FileDoc, 'template' | 'comment'> &
   Partial<RenderedFile> & { readonly source: 'group' | 'node' }
@@ -65,7 +60,7 @@ export class NodeFiles {
   #shared = new WeakMap<FileDoc, { readonly version: number; readonly text: string }>()
   #sharedBytes = 0
 
-  constructor(private readonly o: NodeFilesOptions) {
+  constructor(private readonly o: { readonly model: Model; readonly url: string }) {
     this.#cluster = new ClusterData(o.model)
   }
 

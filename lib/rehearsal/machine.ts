@@ -60,10 +60,7 @@ const MOST_DISK_MIB = 2 * MIB
 /** Drivers for which qemu has a card of that name; another card is virtio. */
 const cards = ['e1000e', 'e1000', 'vmxnet3']
 
-/**
- * Describes the virtual machine for a node: its firmware, cards and memory as it reported them, its disks by
- * its layout. Throws Error with a sentence for a node that cannot be rehearsed.
- */
+/** Describes the virtual machine for a node. Throws Error with a sentence where it cannot be rehearsed. */
 export function machineOf(
   view: View,
   target: EffectiveNode,
@@ -146,14 +143,10 @@ function netOf(
   const isInside = contains(prefix, at)
   const gate = parseAddress(network.gateway ?? '')
   // Slirp answers at two addresses of the network, neither of them the node's.
-  const free = [first, first + 1, first + 2, last, last - 1, last - 2].filter(
-    one => one !== own && one !== at
-  )
-  const gateway = isInside
-    ? at
-    : gate !== undefined && contains(prefix, gate) && gate !== own
-      ? gate
-      : free[0]
+  const ends = [first, first + 1, first + 2, last, last - 1, last - 2]
+  const free = ends.filter(one => one !== own && one !== at)
+  const isFree = gate !== undefined && contains(prefix, gate) && gate !== own
+  const gateway = isInside ? at : isFree ? gate : free[0]
   const dns = free.findLast(one => one !== gateway)
   return {
     prefix: `${formatAddress(prefix.first)}/${prefix.length}`,

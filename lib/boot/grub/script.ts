@@ -119,10 +119,7 @@ export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`
 }
 
-/**
- * Splits a kernel command line as the kernel does: at blanks outside of double quotes, which are no part
- * of a word. Throws GrubError for what GRUB would hand on in another form.
- */
+/** Splits a kernel command line as the kernel does. Throws GrubError for what GRUB would change. */
 export function kernelWords(line: string): string[] {
   const odd = /['\\]/.exec(line)?.[0]
   if (odd) throw new GrubError(`GRUB cannot hand on ${odd} in kernel options: leave it out`)
@@ -147,15 +144,8 @@ const notPlain = new Set(
   ).split(' ')
 )
 
-/**
- * Yields the commands of a straight-line GRUB script, each as its words. `variables` may be used in it;
- * `name` is the script's. Throws GrubError at the line of what is not straight.
- */
-export function* straightCommands(
-  script: string,
-  variables: Readonly<Record<string, string>>,
-  name: string
-): Generator<string[]> {
+/** Yields the words of each command of a GRUB script. Throws GrubError where it is no straight line. */
+export function* straightCommands(script: string, variables: Readonly<Record<string, string>>, name: string) {
   for (const [i, line] of script.split('\n').entries()) {
     const fail = (what: string) =>
       new GrubError(`${name}, line ${i + 1}: ${what}, so its measurement is not known beforehand`)
@@ -171,11 +161,7 @@ export function* straightCommands(
 const part = /(\s+)|(#.*)|'([^']*)'|"((?:[^"\\`]|\\.)*)"|\\(.)|([\w.,:/@%+=()~^-]+)|(\$\{\w+\}|\$\w+)/y
 
 /** Reads the words of a line as GRUB does. `fail` makes the error of what is more than a word. */
-function wordsOf(
-  line: string,
-  variables: Readonly<Record<string, string>>,
-  fail: (what: string) => Error
-): string[] {
+function wordsOf(line: string, variables: Readonly<Record<string, string>>, fail: (what: string) => Error) {
   const expand = (text: string) =>
     text.replace(/\\(["$\\])|\$(?:\{(\w+)\}|(\w+))/g, (_, kept?: string, braced?: string, bare = '') => {
       const name = braced ?? bare
