@@ -95,7 +95,7 @@ export function trustRoutes(parts: Parts): ApiRoute[] {
 }
 
 function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
-  const own = (request: ApiRequest) => install.refuseOthers(param(request, 'node'), request)
+  const own = (request: ApiRequest) => install.refuseOthers(param(request, 'node'), request, 'shows its TPM')
   const limited = async (request: ApiRequest) => {
     await own(request)
     const { 'content-length': length = shortest } = request.headers

@@ -75,6 +75,9 @@ interface BootOptions {
   readonly trustKey: string
 }
 
+/** The node that a machine gets, and what it takes; undefined: it had the node before. */
+type Picked = { readonly node: string; readonly given: HandoverResult | undefined }
+
 /** The boot of nodes by GRUB: `GrubConfigs`. */
 interface ByGrub {
   /** Returns what GRUB measures when a node boots, for each of its MACs, or why that is not known. */
@@ -179,9 +182,8 @@ export class Boot {
     if (seen && visit.headOnly) return this.#script(seen.node, mac, visit)
     if (lookUp && seen) {
       const { address } = visit.source
-      const actor = { who: 'svcd', from: address, mayTakeAddresses: false }
       try {
-        const found = await model.change(actor, tx => {
+        const found = await model.change(actorAt(address, 'svcd'), tx => {
           // The machine may have asked a second time, or an admin may have assigned its MAC.
           const detected = tx.index.macOwners(mac).length === 0 ? lookUp(tx) : undefined
           return detected && { ...detected, given: handover.assignMachine(tx, detected.node, mac, address) }
@@ -220,7 +222,7 @@ export class Boot {
         handover.checkWithoutMac(named)
         return this.#script(named, '${netX/mac}', visit)
       }
-      const given = await model.change(consoleActor(visit.source), tx => {
+      const given = await model.change(actorAt(visit.source.address), tx => {
         const node = tx.get('node', name)
         return node && handover.assignMachine(tx, node, mac, visit.source.address)
       })
@@ -245,9 +247,9 @@ export class Boot {
   async manualGroup(name: string, mac: string, visit: RequestContext): Promise<string> {
     this.#checkManual(visit.source)
     const { model } = this.o
-    let picked: { node: string; given: HandoverResult | undefined } | undefined
+    let picked: Picked | undefined
     try {
-      picked = await model.change(consoleActor(visit.source), tx => {
+      picked = await model.change(actorAt(visit.source.address), tx => {
         const group = tx.get('group', name)
         return group && this.#pick(tx, group, mac, visit.source)
       })
@@ -259,12 +261,7 @@ export class Boot {
     return this.#scriptOf(picked.node, mac, visit)
   }
 
-  #pick(
-    tx: Tx,
-    group: GroupDoc,
-    mac: string,
-    source: RequestSource
-  ): { node: string; given: HandoverResult | undefined } {
+  #pick(tx: Tx, group: GroupDoc, mac: string, source: RequestSource): Picked {
     const { model, handover } = this.o
     const owner = model.ownerOfMac(tx, mac)
     if (owner?.type === 'node' && tx.get('node', owner.name)?.group === group.name)
@@ -288,11 +285,8 @@ export class Boot {
     for (;;) {
       number += 1n
       const name = `${stem}${String(number).padStart(digits.length || 3, '0')}`
-      if (!isNodeName(name))
-        throw badRequest(
-          `group ${group}: no name for a new node can be made after ${highest ?? group}`,
-          'invalid-name'
-        )
+      const why = `group ${group}: no name for a new node can be made after ${highest ?? group}`
+      if (!isNodeName(name)) throw badRequest(why, 'invalid-name')
       if (!tx.get('node', name)) return name
     }
   }
@@ -326,10 +320,8 @@ export class Boot {
   #checkManual(source: RequestSource): void {
     const { manual } = this.o
     if (manual === 'any' || (manual === 'networks' && (source.loopback || this.isInside(source)))) return
-    throw forbidden(
-      `[boot] manual = ${manual} does not let ${source.address} choose a node`,
-      'manual-boot-refused'
-    )
+    const why = `[boot] manual = ${manual} does not let ${source.address} choose a node`
+    throw forbidden(why, 'manual-boot-refused')
   }
 
   isInside(source: RequestSource): boolean {
@@ -388,8 +380,19 @@ export class Boot {
       this.#findings(target)
     const warning =
       reason === undefined && target.settings.netboot ? wrongNetworkWarning(target, visit.source) : undefined
+    // The reason, warning or missing file goes with the record of the request.
     const note = (said: string | undefined, isOwn = true) => {
-      if (!visit.headOnly) this.#note(target, said, warning, lacking, visit, isOwn)
+      if (visit.headOnly) return
+      const { status, log } = this.o
+      this.#recordRequest(target, said, visit)
+      const news = status.setReason(node.name, (isOwn ? said : undefined) ?? warning ?? lacking ?? null)
+      if (news && isOwn && said !== undefined) log.warn(`node ${node.name} cannot boot: ${said}`)
+      else if (news && lacking !== undefined && warning === undefined)
+        log.warn(`node ${node.name}: ${lacking}`)
+      // Anybody can ask from anywhere, again and again. So it is logged once, until the node is changed.
+      if (warning === undefined || this.#misplaced.has(node)) return
+      this.#misplaced.add(node)
+      log.warn(warning)
     }
     let text: string
     try {
@@ -412,28 +415,13 @@ export class Boot {
     )
   }
 
-  /** Records a request for a script, with the reason, warning or missing file that goes with it. */
-  #note(
-    target: EffectiveNode,
-    reason: string | undefined,
-    warning: string | undefined,
-    lacking: string | undefined,
-    visit: RequestContext,
-    isOwn: boolean
-  ): void {
+  /** Records a request for a script, and offers the node a grant of a dynamic address. */
+  #recordRequest(target: EffectiveNode, reason: string | undefined, visit: RequestContext): void {
     const { node, provision, network, image, settings } = target
-    const { status, grants, dynamicNodes, log, trace } = this.o
+    const { grants, dynamicNodes, trace } = this.o
     if (reason !== undefined) trace.script(target, 'no-script', reason, visit)
     else if (!settings.netboot) trace.script(target, 'disk', '', visit)
     else if (image) trace.script(target, 'script', filesText(image), visit)
-    const news = status.setReason(node.name, (isOwn ? reason : undefined) ?? warning ?? lacking ?? null)
-    if (news && isOwn && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
-    else if (news && lacking !== undefined && warning === undefined) log.warn(`node ${node.name}: ${lacking}`)
-    // Anybody can ask from anywhere, again and again. So it is logged once, until the node is changed.
-    if (warning !== undefined && !this.#misplaced.has(node)) {
-      this.#misplaced.add(node)
-      log.warn(warning)
-    }
     if (dynamicNodes && reason === undefined && provision?.ipaddress === undefined && network)
       grants.offer(node.name, provision?.macaddress ?? '', network, visit.source.address)
   }
@@ -533,11 +521,7 @@ const filesText = cachedPerObject(
 )
 
 /** The actor at a console: not a user, but the machine with this address. */
-const consoleActor = ({ address }: RequestSource) => ({
-  who: 'console',
-  from: address,
-  mayTakeAddresses: false
-})
+const actorAt = (from: string, who = 'console') => ({ who, from, mayTakeAddresses: false })
 
 /** Finds a node that has to prove what it booted, by a loader that measures nothing (rules 15.1). */
 function unprovable(target: EffectiveNode, byDefault: Loader): { readonly reason: string } | undefined {
@@ -610,16 +594,13 @@ function isAtHome({ prefix }: EffectiveNode, { address, loopback }: RequestSourc
   return loopback || (prefix !== undefined && from !== undefined && contains(prefix, from))
 }
 
-/**
- * Returns a warning for a node that asks from outside its provisioning network, because the network settings
- * in its script may be wrong there (rules 4.21). Requests over loopback (a test, a tunnel, a virtual machine)
- * do not show where the machine is.
- */
+/** Warns of a node that asks from outside its network, where its script may be wrong (rules 4.21). */
 function wrongNetworkWarning(
   { node, provision, network, prefix }: EffectiveNode,
   { address, loopback }: RequestSource
 ): string | undefined {
   const from = parseAddress(address)
+  // A request over loopback (a test, a tunnel, a virtual machine) does not show where the machine is.
   if (loopback || from === undefined || !network || !prefix || contains(prefix, from)) return undefined
   return (
     `node ${node.name} asks for its boot script from ${address}, outside network ${network.name} ` +

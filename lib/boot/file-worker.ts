@@ -6,8 +6,10 @@ import type { RenderRequest, RenderResult } from './file-renderer.js'
 
 // Worker thread of file-renderer.ts: answers each order, in sequence.
 
-/** Compiled templates by their text, as nodes share them. */
-const compiled = new LRUCache<string, Template>({ max: 256 })
+/** Compiled templates by their text, as files and nodes share them: errors get the name of the file. */
+const compiled = new LRUCache<string, Template>({
+  ...{ max: 256, memoMethod: text => compileTemplate(text, 'template', () => undefined) }
+})
 
 /** The last cluster received. */
 let lastCluster: object = {}
@@ -28,14 +30,7 @@ function render({ name, template: text, data, cluster }: RenderRequest): RenderR
   try {
     if (cluster && cluster.parts.length > 0) lastCluster = JSON.parse(cluster.parts.join(''))
     if (cluster) Object.assign(seen, lastCluster)
-    let template = compiled.get(text)
-    if (template === undefined) {
-      // Compiled under a neutral name, since files with the same text share it; errors get the name of the
-      // file.
-      template = compileTemplate(text, 'template', () => undefined)
-      compiled.set(text, template)
-    }
-    const made = template.render(seen)
+    const made = compiled.memo(text).render(seen)
     return isShared ? { text: made, isShared } : { text: made }
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error)

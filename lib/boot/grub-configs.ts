@@ -1,6 +1,6 @@
 import { runSliced } from '../base/concurrency.js'
 import { ServiceError } from '../base/errors.js'
-import { isBmc } from '../model/cluster-index.js'
+import { macsOf } from '../model/cluster-index.js'
 import { installsPackages, isInstaller } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { isGuid } from '../model/names.js'
@@ -36,8 +36,8 @@ const anyMac = '@MAC@'
 
 /** svcd does not know which one a node has: it may boot as either does. */
 const architectures = [
-  { platform: 'x86_64-efi', shim: 'shimx64.efi', grub: 'grubx64.efi' },
-  { platform: 'arm64-efi', shim: 'shimaa64.efi', grub: 'grubaa64.efi' }
+  { platform: 'x86_64-efi', loaders: { shim: 'shimx64.efi', GRUB: 'grubx64.efi' } },
+  { platform: 'arm64-efi', loaders: { shim: 'shimaa64.efi', GRUB: 'grubaa64.efi' } }
 ] as const
 
 /** The configurations of GRUB in the TFTP tree: one for all machines, and one for each MAC (rules 4.43). */
@@ -66,7 +66,7 @@ export class GrubConfigs {
       const by = this.#byGrub(name)
       if (!by) continue
       const { settings, interfaces } = by.target
-      for (const mac of macsOf(interfaces)) all.push([ofMac(mac), this.#text(by, mac)])
+      for (const mac of bootMacs(interfaces)) all.push([ofMac(mac), this.#text(by, mac)])
       if (!manual || !settings.netboot || isInstaller(settings.provision_method)) continue
       nodes.push(name)
       if (nodes.length <= menuEntriesMax) all.push([`/nodes/${name}.cfg`, this.#text(by, anyMac)])
@@ -82,16 +82,13 @@ export class GrubConfigs {
     this.#inForce = new Map(files.map(({ name, text }) => [`/${name}`, text]))
   }
 
-  /**
-   * Returns what GRUB measures when a node boots by the configurations in force, for each MAC that it may
-   * boot with; or why that is not known.
-   */
+  /** Returns what GRUB measures at a node's boot now, for each MAC that it may have, or why it is unknown. */
   measure(name: string): MeasuredBoot[] | string {
     const by = this.o.boot.byLoader(name)
     const { target, loader } = by
     if (this.o.server === '') return 'DHCP names no TFTP server: set [dhcp] tftp_server'
-    const macs = macsOf([target.provision, ...target.interfaces].flatMap(entry => entry ?? []))
-    const found = macs.flatMap(mac => architectures.map(of => this.#measureMac(mac, of)))
+    const macs = bootMacs([target.provision, ...target.interfaces].flatMap(entry => entry ?? []))
+    const found = [...macs].flatMap(mac => architectures.map(of => this.#measureMac(mac, of)))
     const boots = found.filter(one => typeof one !== 'string')
     if (boots.length > 0) return boots
     // The objects tell why better than the texts do.
@@ -102,16 +99,13 @@ export class GrubConfigs {
     return found.find(one => typeof one === 'string') ?? `node ${name} has no MAC address`
   }
 
-  #measureMac(mac: string, { platform, shim, grub }: Architecture): MeasuredBoot | string {
+  #measureMac(mac: string, { platform, loaders }: Architecture): MeasuredBoot | string {
     const { server, tree } = this.o
     const path = ofMac(mac)
     const [shared, own] = [common, path].map(one => this.#inForce.get(one))
     if (shared === undefined || own === undefined) return `${path} is not in the TFTP tree yet`
     const programs: MeasuredFile[] = []
-    for (const [what, name] of [
-      ['shim', shim],
-      ['GRUB', grub]
-    ] as const) {
+    for (const [what, name] of Object.entries(loaders)) {
       const sha256 = tree.loader(name)
       if (sha256 === undefined) return `${name} is no program for UEFI`
       programs.push({ what, name, sha256 })
@@ -178,19 +172,15 @@ export class GrubConfigs {
     const { name } = target.node
     if (reason !== undefined) return reason
     const { kernelfile = '', initrdfile = '' } = target.image ?? {}
-    const [kernel, initrd] = [tree.sha256(kernelfile), tree.sha256(initrdfile)]
-    for (const [file, sha256] of [
-      [kernelfile, kernel],
-      [initrdfile, initrd]
-    ])
-      if (sha256 === undefined) return `${file} of node ${name} is not in the TFTP tree yet`
+    const lacking = [kernelfile, initrdfile].find(file => tree.sha256(file) === undefined)
+    if (lacking !== undefined) return `${lacking} of node ${name} is not in the TFTP tree yet`
     try {
       const words = kernelWords(argumentsFor(mac)).map(quoted)
       if (mac === anyMac && !installsPackages(target.settings.provision_method)) words.push('svc.manual=1')
       return {
         ...{ node: name, variables: target.variables, rescue: target.node.rescue !== undefined },
-        kernel: pathOf(kernel),
-        initrd: pathOf(initrd),
+        kernel: pathOf(tree.sha256(kernelfile)),
+        initrd: pathOf(tree.sha256(initrdfile)),
         arguments: words.join(' ').replaceAll(anyMac, '$' + '{net_default_mac}')
       }
     } catch (error) {
@@ -202,11 +192,6 @@ export class GrubConfigs {
 
 const pathOf = (sha256 = '') => `/svcd/${sha256}`
 
-/** The MACs of interfaces that boot: a GUID of InfiniBand is none that GRUB could tell. */
-const macsOf = (interfaces: readonly InterfaceDoc[]) => [
-  ...new Set(
-    interfaces.flatMap(entry =>
-      entry.macaddress === undefined || isBmc(entry) || isGuid(entry.macaddress) ? [] : [entry.macaddress]
-    )
-  )
-]
+/** The MACs that GRUB can tell: a GUID of InfiniBand is none. */
+const bootMacs = (interfaces: readonly InterfaceDoc[]) =>
+  new Set(macsOf(interfaces).filter(mac => !isGuid(mac)))

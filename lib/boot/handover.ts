@@ -1,9 +1,9 @@
 import { forbidden, ServiceError } from '../base/errors.js'
 import { firstOf, type Log } from '../base/log.js'
 import { SlidingWindow } from '../base/rate-limit.js'
-import { isBmc } from '../model/cluster-index.js'
+import { macsOf } from '../model/cluster-index.js'
 import type { Actor, Model } from '../model/model.js'
-import type { Tx } from '../model/stored.js'
+import { docsOf, type Tx } from '../model/stored.js'
 import type { HandoverDoc } from '../model/types/handover.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { NodeRate } from '../monitor/node-rate.js'
@@ -33,10 +33,6 @@ export interface HandoverResult {
   readonly takeovers: readonly HandoverDoc[]
 }
 
-/** Returns the MACs of the interfaces that boot. */
-const macsOf = ({ interfaces = [] }: NodeDoc) =>
-  interfaces.flatMap(entry => (entry.macaddress === undefined || isBmc(entry) ? [] : [entry.macaddress]))
-
 /**
  * Assigns machines to nodes without an admin, from a console or by switch port (rules 4.23, 4.24). A node
  * that has a machine may have to be released first. Each takeover is kept until an admin has seen it.
@@ -56,7 +52,8 @@ export class Handover {
   assignMachine(tx: Tx, node: NodeDoc, mac: string, from: string): HandoverResult {
     const owner = this.o.model.ownerOfMac(tx, mac)
     const loser = owner?.type === 'node' && owner.name !== node.name ? tx.get('node', owner.name) : undefined
-    const isTaken = macsOf(node).length > 0 && !macsOf(node).includes(mac)
+    const macs = macsOf(node.interfaces)
+    const isTaken = macs.length > 0 && !macs.includes(mac)
     const told: HandoverDoc[] = []
     const change = (doc: NodeDoc, to?: string) => {
       this.#checkReleased(tx, doc)
@@ -69,10 +66,7 @@ export class Handover {
     return { former: this.o.model.moveMac(tx, node, mac), takeovers: told }
   }
 
-  /**
-   * Logs takeovers after the commit, and to which node the MAC moved. Rate limited: two machines can take a
-   * node in turns forever, and one machine can take two.
-   */
+  /** Logs takeovers after the commit, rate limited: two machines can take a node in turns forever. */
   logTakeovers({ takeovers, former }: HandoverResult, mac: string, to: string): void {
     const { log } = this.o
     for (const doc of takeovers) if (this.#logRate.take(doc.name)) log.warn(sentence(doc))
@@ -82,7 +76,7 @@ export class Handover {
 
   /** Throws 403 for a node with a machine: without a MAC a takeover could not be recorded. */
   checkWithoutMac(node: NodeDoc): void {
-    if (this.o.takeover === 'yes' || macsOf(node).length === 0) return
+    if (this.o.takeover === 'yes' || macsOf(node.interfaces).length === 0) return
     throw forbidden(
       `node ${node.name} has a machine. Ask with the MAC of yours: /boot/manual/hostname/${node.name}/<MAC>`,
       'machine-known'
@@ -112,11 +106,9 @@ export class Handover {
   /** Describes the takeovers that no admin has seen; undefined for none. */
   get condition(): { ok: true; reason: string } | undefined {
     const { view } = this.o.model
-    const unseen = view.names('handover').flatMap(name => {
-      const doc = view.get('handover', name)
-      const isNews = doc?.taken !== undefined && doc.seen === undefined
-      return isNews && view.get('node', name) ? [doc] : []
-    })
+    const unseen = docsOf(view, 'handover').filter(
+      ({ name, taken, seen }) => taken !== undefined && seen === undefined && view.get('node', name)
+    )
     if (unseen.length === 0) return undefined
     const named = firstOf(unseen.map(sentence), mostNamed, '; ')
     const asks = unseen.slice(0, mostNamed).map(({ name }) => `GET /config/node/${name}/_seen`)
@@ -127,10 +119,7 @@ export class Handover {
   countNew(): void {
     const { newNodes, ticks, log } = this.o
     const { waitMs } = this.#creations
-    if (waitMs === 0) {
-      this.#creations.book()
-      return
-    }
+    if (waitMs === 0) return void this.#creations.book()
     const limit = `[boot] new_nodes = ${newNodes} lets consoles make no more nodes in a minute`
     const now = ticks()
     if (now - this.#limitLoggedMs >= minuteMs) {

@@ -1,3 +1,4 @@
+import { cachedPerObject } from '../base/concurrency.js'
 import { forbidden, notFound, unauthorized } from '../base/errors.js'
 import type { RequestContext } from '../base/request-source.js'
 import { layoutData, layoutSecrets, sealedSecrets } from '../disk-layout/data.js'
@@ -63,8 +64,6 @@ type Script = 'install' | 'kickstart'
 /** JSON is YAML too. */
 const json = (value: object) => `${JSON.stringify(value, undefined, 2)}\n`
 
-const netmask = (length: number) => formatAddress(mask(length))
-
 /** Makes the install script and the kickstart of a node (rules 4.6, 4.7). */
 export class Install {
   /** Parts of the node-facing URL. */
@@ -72,10 +71,9 @@ export class Install {
   readonly #address: string
   readonly #port: number
   /** The partscripts of disk layouts. */
-  readonly #partscripts = {
-    install: new WeakMap<object, CachedText>(),
-    kickstart: new WeakMap<object, CachedText>()
-  }
+  readonly #partscripts = cachedPerObject((_layout: object) => ({
+    ...{ install: new CachedText(), kickstart: new CachedText() }
+  }))
 
   constructor(private readonly o: InstallOptions) {
     const { protocol, hostname, port } = new URL(o.urls[0] as string)
@@ -87,11 +85,17 @@ export class Install {
   /** Returns the install script; 401 unless the node itself asks (rules 4.6). */
   script(name: string, visit: RequestContext): string | Promise<string> {
     const node = this.o.model.get('node', name)
-    if (hasAddress(node, visit)) {
+    const given = () => {
       this.#refuseUnproven(node)
       return this.#handOut('install', node, visit)
     }
-    return this.#scriptIfGranted(node, visit)
+    if (hasAddress(node, visit)) return given()
+    return this.#isGranted(node, visit).then(isGranted => {
+      if (isGranted) return given()
+      const reason = onlyTheNode(node, visit, 'gets its install script')
+      this.o.trace.refused(node, reason, visit)
+      throw unauthorized(reason, 'wrong-address')
+    })
   }
 
   /**
@@ -102,12 +106,9 @@ export class Install {
     return this.#handOut('install', this.o.model.get('node', name), visit, proof)
   }
 
-  /** Throws 401 unless a request to show a TPM comes from an address of the node (rules 4.6). */
-  refuseOthers(name: string, visit: RequestContext): Promise<void> {
-    return this.#refuseOthers(this.o.model.get('node', name), visit, 'shows its TPM')
-  }
-
-  async #refuseOthers(node: NodeDoc, visit: RequestContext, does: string): Promise<void> {
+  /** Throws 401 unless a request comes from an address of the node; `does`: what for (rules 4.6). */
+  async refuseOthers(name: string, visit: RequestContext, does: string): Promise<void> {
+    const node = this.o.model.get('node', name)
     if (!(await this.#isNode(node, visit)))
       throw unauthorized(onlyTheNode(node, visit, does), 'wrong-address')
   }
@@ -122,24 +123,13 @@ export class Install {
       )
   }
 
-  async #scriptIfGranted(node: NodeDoc, visit: RequestContext): Promise<string> {
-    if (await this.#isGranted(node, visit)) {
-      this.#refuseUnproven(node)
-      return this.#handOut('install', node, visit)
-    }
-    const reason = onlyTheNode(node, visit, 'gets its install script')
-    this.o.trace.refused(node, reason, visit)
-    throw unauthorized(reason, 'wrong-address')
-  }
-
   /**
    * Records that the node's system is up and was made from the packed image `pack`. Throws 401 for an address
    * that is not the node's (rules 4.26), and StoreError if it cannot be stored.
    */
   async runs(name: string, pack: string, visit: RequestContext): Promise<void> {
     const { model, trace } = this.o
-    const node = model.get('node', name)
-    await this.#refuseOthers(node, visit, 'tells what it runs')
+    await this.refuseOthers(name, visit, 'tells what it runs')
     const doc = model.view.get('pack', pack)
     await trace.running(
       name,
@@ -165,7 +155,7 @@ export class Install {
     const { model, templates, trace } = this.o
     const node = model.get('node', name)
     if (!isOwn) {
-      await this.#refuseOthers(node, visit, 'gets its cloud-init data')
+      await this.refuseOthers(name, visit, 'gets its cloud-init data')
       this.#refuseUnproven(node)
     }
     const target = this.#target(node)
@@ -176,10 +166,9 @@ export class Install {
         'local-hostname': target.hostname
       })
     if (file === 'network-config') return json(networkConfig(interfacesData(model, target)))
-    if (file === 'vendor-data')
-      return render(templates, 'install/templ_vendor_data.cfg', this.#data(node, false))
-    if (target.settings.provision_method === 'autoinstall') return this.#handOut('kickstart', node, visit)
-    return render(templates, 'install/templ_user_data.cfg', this.#data(node, false))
+    if (file === 'user-data' && target.settings.provision_method === 'autoinstall')
+      return this.#handOut('kickstart', node, visit)
+    return render(templates, `install/templ_${file.replace('-', '_')}.cfg`, this.#data(node, false))
   }
 
   /** Returns what the node would get, with masked secrets and without recording a request (rules 4.12). */
@@ -312,10 +301,8 @@ export class Install {
   #partscriptOf(target: EffectiveNode, what: Script): string {
     const layout = layoutOf(this.o.model.view, target)
     if (!layout) return target.settings.partscript
-    const kept = this.#partscripts[what].get(layout) ?? new CachedText()
-    this.#partscripts[what].set(layout, kept)
     const template = `install/templ_disklayout${what === 'install' ? '' : '_kickstart'}.cfg`
-    return kept.text([layout], () =>
+    return this.#partscripts(layout)[what].text([layout], () =>
       Buffer.from(render(this.o.templates, template, layoutData(layout))).toString('base64')
     )
   }
@@ -409,7 +396,7 @@ export function interfaceData(
     network: network?.name ?? '',
     ipaddress: entry.ipaddress ?? '',
     prefixlen: length,
-    netmask: netmask(length),
+    netmask: formatAddress(mask(length)),
     gateway: network?.gateway ?? '',
     nameserver: network ? nameServersOf(network, cluster).join(' ') : '',
     routes: network?.routes ?? [],
@@ -467,12 +454,7 @@ export class Grants {
   }
 
   /** Whether a request comes from the node's dynamic address. With a DHCP server, its leases decide. */
-  async holds(
-    node: string,
-    mac: string,
-    network: NetworkDoc,
-    { source, headOnly }: RequestContext
-  ): Promise<boolean> {
+  async holds(node: string, mac: string, network: NetworkDoc, { source, headOnly }: RequestContext) {
     const address = dynamicAddress(network, source.address)
     if (address === undefined) return false
     const holds = this.#live(node, mac)?.address === address

@@ -97,12 +97,4 @@ export class Library {
 
 /** Returns empty template data that adds each requested name to `asked`. */
 const recordingVariables = (asked: Set<string>): Record<string, never> =>
-  new Proxy(
-    {},
-    {
-      getOwnPropertyDescriptor(_, name) {
-        asked.add(String(name))
-        return undefined
-      }
-    }
-  )
+  new Proxy({}, { getOwnPropertyDescriptor: (_, name) => void asked.add(String(name)) })

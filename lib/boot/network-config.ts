@@ -58,22 +58,15 @@ const bareEntry = (name: string): Entry => {
 
 function deviceOf({ given, name, kind, options, members, link }: Entry): object {
   const { macaddress } = given
-  switch (kind) {
-    case 'vlans':
-      return { id: Number(options.vlan), link }
-    case 'bonds':
-      return {
-        interfaces: members,
-        ...(macaddress ? { macaddress } : {}),
-        parameters: { mode: options.mode ?? 'active-backup', 'mii-monitor-interval': 100 }
-      }
-    case 'bridges':
-      return { interfaces: members, ...(macaddress ? { macaddress } : {}), parameters: { stp: false } }
-    default:
-      // The GUID of an InfiniBand port is no MAC: it is found by its name.
-      if (/^..(?::..){5}$/.test(macaddress)) return { match: { macaddress } }
-      return name === 'BOOTIF' ? { match: { name: 'e*' } } : {}
+  if (kind === 'vlans') return { id: Number(options.vlan), link }
+  if (kind === 'bonds' || kind === 'bridges') {
+    const mode = options.mode ?? 'active-backup'
+    const parameters = kind === 'bonds' ? { mode, 'mii-monitor-interval': 100 } : { stp: false }
+    return { interfaces: members, ...(macaddress ? { macaddress } : {}), parameters }
   }
+  // The GUID of an InfiniBand port is no MAC: it is found by its name.
+  if (/^..(?::..){5}$/.test(macaddress)) return { match: { macaddress } }
+  return name === 'BOOTIF' ? { match: { name: 'e*' } } : {}
 }
 
 function methodOf({ given, name, options }: Entry, entries: readonly Entry[]): Addressed['method'] {
@@ -104,9 +97,8 @@ function addressing(entry: Addressed, entries: readonly Addressed[], route: Addr
   const asks = options.defaultroute === 'yes' && options.metric !== undefined
   const isDefault = options.defaultroute !== 'no' && (!route || route === entry || asks)
   const further = entries.filter(other => other.options.on === name && other.method === 'static')
-  const addresses = [...(method === 'static' ? [entry] : []), ...further].map(
-    ({ given: { ipaddress, prefixlen } }) => `${ipaddress}/${prefixlen}`
-  )
+  const fixed = [...(method === 'static' ? [entry] : []), ...further]
+  const addresses = fixed.map(({ given: { ipaddress, prefixlen } }) => `${ipaddress}/${prefixlen}`)
   const gateway = method === 'static' && isDefault ? given.gateway : ''
   const routes = [
     ...(gateway ? [{ to: '0.0.0.0/0', via: gateway, ...metric }] : []),

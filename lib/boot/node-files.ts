@@ -45,11 +45,6 @@ const mostWaiting = { all: 200, node: 4 }
 /** ID for accounts that only the node knows; svc-files recognises it and goes by the name. */
 const unknownId = 2_097_151
 
-interface NodeFilesOptions {
-  readonly model: Model
-  readonly url: string
-}
-
 /** A file in a preview; a directory or a link has neither text nor problem. */
 type FilePreview = Omit<FileDoc, 'template' | 'comment'> &
   Partial<RenderedFile> & { readonly source: 'group' | 'node' }
@@ -65,7 +60,7 @@ export class NodeFiles {
   #shared = new WeakMap<FileDoc, { readonly version: number; readonly text: string }>()
   #sharedBytes = 0
 
-  constructor(private readonly o: NodeFilesOptions) {
+  constructor(private readonly o: { readonly model: Model; readonly url: string }) {
     this.#cluster = new ClusterData(o.model)
   }
 
@@ -91,24 +86,17 @@ export class NodeFiles {
   async tar(name: string, masked: boolean, check: () => void = () => {}): Promise<Buffer> {
     const blocks: Buffer[] = []
     let bytes = 1024
+    const failed = (what: string) => unavailable(`node ${name}: ${what}`, 'template-failed')
     await this.#inTurn(name, async () => {
       check()
       for (const { file } of this.#filesOf(name)) {
-        const isText = file.kind === undefined && file.content === undefined
-        const { text = '', problem } = isText ? await this.#render(name, file, masked) : {}
+        const { text = '', problem } = isRendered(file) ? await this.#render(name, file, masked) : {}
         check()
-        if (problem !== undefined)
-          throw unavailable(
-            `node ${name}: file ${file.name} cannot be rendered: ${problem}`,
-            'template-failed'
-          )
+        if (problem !== undefined) throw failed(`file ${file.name} cannot be rendered: ${problem}`)
         const member = memberOf(file, Buffer.from(file.content ?? text, file.content ? 'base64' : 'utf8'))
         bytes += member.length
         if (bytes > mostTarBytes)
-          throw unavailable(
-            `node ${name}: its files have more than ${mostTarBytes} bytes with ${file.name}`,
-            'template-failed'
-          )
+          throw failed(`its files have more than ${mostTarBytes} bytes with ${file.name}`)
         blocks.push(member)
       }
     })
@@ -120,24 +108,15 @@ export class NodeFiles {
     const shown: FilePreview[] = []
     await this.#inTurn(name, async () => {
       for (const { file, source } of this.#filesOf(name)) {
-        const {
-          template,
-          comment: _,
-          ...about
-        } = { owner: 'root', group: 'root', mode: modeOf(file), ...file }
-        const isPlain = about.kind !== undefined || about.content !== undefined
-        shown.push({ ...about, source, ...(isPlain ? {} : await this.#previewFile(name, file)) })
+        const { template, comment, ...about } = { owner: 'root', group: 'root', mode: modeOf(file), ...file }
+        shown.push({ ...about, source, ...(isRendered(file) ? await this.#previewFile(name, file) : {}) })
       }
     })
     return shown
   }
 
   /** Returns the errors of a node's `wanted` files, with secrets masked if `masked`. Throws 404. */
-  async problems(
-    name: string,
-    wanted: (file: string) => boolean,
-    masked: boolean
-  ): Promise<{ name: string; problem: string }[]> {
+  async problems(name: string, wanted: (file: string) => boolean, masked: boolean) {
     const files = this.#filesOf(name).filter(({ file }) => wanted(file.name))
     const found: { name: string; problem: string }[] = []
     if (files.length > 0)
@@ -185,10 +164,7 @@ export class NodeFiles {
     return { text: answer.text }
   }
 
-  /**
-   * Renders a file for a preview, with secrets masked. An error that only the real secrets cause is reported
-   * by its position alone, because the message may contain part of a secret.
-   */
+  /** Renders a file with masked secrets. An error that only the real ones cause shows its place alone. */
   async #previewFile(node: string, file: FileDoc): Promise<RenderedFile> {
     const masked = await this.#render(node, file, true)
     if (!file.template?.includes('secret')) return masked
@@ -265,6 +241,9 @@ type RenderedFile =
   | { readonly text: string; readonly problem?: never }
   | { readonly problem: string; readonly text?: never }
 
+/** Whether a file is made of a template: it is no directory, no link, and no content as it is. */
+const isRendered = ({ kind, content }: FileDoc) => kind === undefined && content === undefined
+
 const modeOf = ({ kind, mode = kind === 'directory' ? '0755' : '0644' }: FileDoc) => mode
 
 /**
@@ -306,10 +285,7 @@ function account(given: string): [id: number, name: string] {
 const mostTries = 3
 
 /** Finds files that cannot be rendered, trying each for every node that has it (rules 7.7). */
-export async function fileFindings(
-  model: Model,
-  url: string
-): Promise<{ type: 'file'; name: string; message: string }[]> {
+export async function fileFindings(model: Model, url: string) {
   const files = new NodeFiles({ model, url })
   const failed = new Map<string, number>()
   // Secrets that cannot be decrypted are reported elsewhere.

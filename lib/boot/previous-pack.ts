@@ -1,5 +1,6 @@
 import { atNextBoot, type EffectiveNode } from '../model/effective.js'
 import type { Model } from '../model/model.js'
+import { docsOf } from '../model/stored.js'
 import { defaultTag } from '../model/tags.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { isBootFileOf, type OsimageDoc, previousPack } from '../model/types/osimage.js'
@@ -47,10 +48,7 @@ export class PreviousPack {
 
   /** Describes the images that boot their previous pack; undefined for none. */
   get condition(): { readonly ok: true; readonly reason: string } | undefined {
-    const { view } = this.options.model
-    const images = view
-      .names('osimage')
-      .map(name => this.#withPreviousPack(view.get('osimage', name) as OsimageDoc))
+    const images = docsOf(this.options.model.view, 'osimage').map(image => this.#withPreviousPack(image))
     const told = images.flatMap(image => this.sentence({ image }) ?? [])
     return told.length === 0 ? undefined : { ok: true, reason: told.slice(0, MOST_TOLD).join('; ') }
   }

@@ -49,10 +49,7 @@ export const bootTemplates = {
     menu
   },
   'boot/arguments.cfg': kernel,
-  'boot/grub/templ_grub.cfg': {
-    ...common,
-    manual: flag('whether a node can be chosen by its name')
-  },
+  'boot/grub/templ_grub.cfg': { ...common, manual: flag('whether a node can be chosen by its name') },
   'boot/grub/templ_grub_node.cfg': {
     ...common,
     variables: nodeVariables,

@@ -41,12 +41,7 @@ export class Trace {
   ) {}
 
   /** Records that a machine got a boot script of this node. */
-  script(
-    target: EffectiveNode,
-    step: 'script' | 'no-script' | 'disk',
-    about: string,
-    visit: RequestContext
-  ): void {
+  script(target: EffectiveNode, step: 'script' | 'no-script' | 'disk', about: string, visit: RequestContext) {
     const { name } = target.node
     const { address } = visit.source
     const number = parseAddress(address)
@@ -127,17 +122,13 @@ export class Trace {
       this.boots.record(now, { step: 'running', about: pack.pack, from: source.address, place: 'node' })
   }
 
-  #note(
-    asking: BootRequest,
-    stepOf: (node: NodeDoc) => StepName,
-    about: string
-  ): ((sent: FileDelivery) => void) | undefined {
+  #note(asking: BootRequest, stepOf: (node: NodeDoc) => StepName, about: string) {
     const { source, caller, headOnly } = asking
     const node = headOnly ? undefined : this.#nodeOf(asking)
     if (!node) return undefined
     const place = caller?.kind === 'node' ? 'node' : this.#originOf(this.model.effective(node), source)
     const noted = this.boots.record(node.name, { step: stepOf(node), about, from: source.address, place })
-    return sent => this.boots.recordDelivery(node.name, noted, sent)
+    return (sent: FileDelivery) => this.boots.recordDelivery(node.name, noted, sent)
   }
 
   #nodeOf({ source, caller }: BootRequest): NodeDoc | undefined {

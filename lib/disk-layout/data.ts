@@ -130,9 +130,6 @@ const contentOf = (one: Omit<PartitionDoc, 'use' | 'raid'>) => ({
 
 const once = (words: readonly string[]) => [...new Set(words)]
 
-/** The programs of file systems. */
-const makers: Readonly<Record<string, string>> = { swap: 'mkswap' }
-
 /** Returns the names of the secrets that a layout needs; none without one. */
 export const layoutSecrets = (layout: DisklayoutDoc | undefined): string[] =>
   once(layout ? contentsOf(layout).flatMap(({ secret }) => secret ?? []) : [])
@@ -176,7 +173,7 @@ export function layoutData(layout: DisklayoutDoc): LayoutData {
       ...(volumes.length > 0 ? ['lvm'] : []),
       ...(isEncrypted ? ['cryptsetup'] : []),
       ...(keeps ? ['blkid'] : []),
-      ...formats.map(format => makers[format] ?? `mkfs.${format}`)
+      ...formats.map(format => (format === 'swap' ? 'mkswap' : `mkfs.${format}`))
     ]),
     kernel: once([
       ...levels,

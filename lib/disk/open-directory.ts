@@ -184,14 +184,19 @@ export async function textInside(tree: string, path: string, most: number): Prom
   return buffer.toString('utf8', 0, bytesRead)
 }
 
+/** Throws Error if something is mounted at or below a directory that is to be removed. */
+export async function refuseMounts(path: string, name = path): Promise<void> {
+  const [mounted] = await mountsBelow(path)
+  if (mounted !== undefined) throw new Error(`${name} is not removed: something is mounted at ${mounted}`)
+}
+
 /**
  * Removes a directory with its content; it may be missing. Never follows a link or enters another file
  * system: throws Error, with nothing removed, if something is mounted in it or `path` is no directory. Throws
  * Error with the path, below `name`, of what cannot be removed.
  */
 export async function removeTree(path: string, name = path): Promise<void> {
-  const [mounted] = await mountsBelow(path)
-  if (mounted !== undefined) throw new Error(`${name} is not removed: something is mounted at ${mounted}`)
+  await refuseMounts(path, name)
   try {
     const parent = await open(`${dirname(path)}/.`, DIRECTORY)
     const mount = mountOf(parent.fd)

@@ -112,14 +112,7 @@ const command = <S extends Shape, R>(shape: S, run: Command<S, R>['run']): Comma
 const SYSTEMCTL_MS = 90_000
 
 /** Arguments of grabs and pushes. */
-const transfer = {
-  node: nodeName,
-  address,
-  filesystems: texts,
-  exclude: texts,
-  own: texts,
-  dryrun: flag
-}
+const transfer = { node: nodeName, address, filesystems: texts, exclude: texts, own: texts, dryrun: flag }
 
 /**
  * Everything that svcd does as root. Paths come from the ini; trees lie below `[image] directory`, other
@@ -273,13 +266,10 @@ export const commands = {
     { parent: text, from: text, to: text },
     async (places, { parent, from, to }): Promise<void> => {
       await inImageDirectory(places, parent, async ({ path, at }) => {
-        const old = at(checkComponent(from))
-        if (!(await lstat(old)).isDirectory()) throw new Error(`${join(path, from)} is no directory`)
+        const [old, name] = [at(checkComponent(from)), join(path, from)]
+        if (!(await lstat(old)).isDirectory()) throw new Error(`${name} is no directory`)
         await rename(old, at(checkComponent(to))).catch(error => {
-          throw withRemedy(
-            new Error(`${join(path, from)} keeps its name: ${error.code}`, { cause: error }),
-            join(path, from)
-          )
+          throw withRemedy(new Error(`${name} keeps its name: ${error.code}`, { cause: error }), name)
         })
         await syncDirectory(at())
       })
@@ -353,26 +343,13 @@ function checkOwnersOf(what: string): void {
 const libexec = fileURLToPath(new URL('../../libexec', import.meta.url))
 const PROBE_MS = 30_000
 
-/** Open directories as a program sees them. */
-interface IsolatedPaths {
-  /** The command prefix that gives the program its own mount namespace. */
-  readonly through: readonly string[]
-  /** The paths for the program, in the order of the arguments. */
-  readonly paths: readonly string[]
-  /** An empty path for the program. */
-  readonly nothing: string
-}
-
 /**
  * Shows open directories to a program in a mount namespace, without mounts in them and without following
- * links: a name may have become one since it was checked. Where this machine cannot do that, root's own
- * orders get plain paths, and others an Error. Without root, paths are plain.
+ * links: a name may have become one since it was checked. `through` is the command prefix, `nothing` an empty
+ * path, and `paths` are in the order of the arguments. Where this machine cannot do that, root's own orders
+ * get plain paths, and others an Error. Without root, paths are plain.
  */
-async function isolatePaths(
-  places: HelperSettings,
-  directories: readonly OpenDirectory[],
-  only?: string
-): Promise<IsolatedPaths> {
+async function isolatePaths(places: HelperSettings, directories: readonly OpenDirectory[], only?: string) {
   const plain = { through: [], paths: directories.map(({ path }) => path), nothing: `${libexec}/nothing` }
   if (!isRoot()) return plain
   const alone = only === undefined ? [] : ['--pid', '--fork', '--kill-child']

@@ -134,14 +134,11 @@ export interface Owner {
 }
 
 /** Returns the owner of the files directory, svcd. Throws Error if that is root and svcd is not. */
-export const ownerOf = (places: Pick<HelperSettings, 'files' | 'byRoot'>): Promise<Owner> =>
+export const ownerOf = (places: HelperSettings): Promise<Owner> =>
   withOpen(open(places.files, DIRECTORY), directory => ownerIn(places, directory))
 
 /** Files for svcd must not belong to root, since svcd could replace their directory. */
-async function ownerIn(
-  { files, byRoot }: Pick<HelperSettings, 'files' | 'byRoot'>,
-  directory: FileHandle
-): Promise<Owner> {
+async function ownerIn({ files, byRoot }: HelperSettings, directory: FileHandle): Promise<Owner> {
   const { uid, gid } = await directory.stat()
   if (uid === 0 && !byRoot)
     throw new Error(`[paths] files ${files} belongs to root, not to svcd; type chown svcd ${files}`)

@@ -23,18 +23,20 @@ export async function bounded<T>(
 ): Promise<T> {
   const stop = new AbortController()
   const over = new AbortController()
+  const { stallMs = Number.POSITIVE_INFINITY } = growth
   let reason: Error | undefined
+  const look = async () => {
+    const bytes = await growth.measure()
+    growth.seen?.(bytes)
+    const why = growth.tooMuch(bytes)
+    if (why !== undefined) throw new Error(why)
+    return bytes
+  }
   const watch = async () => {
-    let last = -1
-    let since = performance.now()
+    let [last, since] = [-1, performance.now()]
     while (!over.signal.aborted) {
-      const bytes = await growth.measure()
-      growth.seen?.(bytes)
-      const why = growth.tooMuch(bytes)
-      if (why !== undefined) throw new Error(why)
-      if (bytes !== last) since = performance.now()
-      last = bytes
-      const { stallMs = Number.POSITIVE_INFINITY } = growth
+      const bytes = await look()
+      if (bytes !== last) [last, since] = [bytes, performance.now()]
       if (performance.now() - since > stallMs)
         throw new Error(`nothing came for ${Math.round(stallMs / 1000)} s`)
       await sleep(LOOK_MS, undefined, { signal: over.signal }).catch(() => {})
@@ -50,8 +52,7 @@ export async function bounded<T>(
     over.abort()
     await watched
     // The last bytes may have come after the last look.
-    const why = growth.tooMuch(await growth.measure())
-    if (why !== undefined) throw new Error(why)
+    await look()
     return result
   } catch (error) {
     throw reason ?? error

@@ -14,20 +14,13 @@ import type { HelperSettings } from './directories.js'
 import { HELPER_SOCKET_PATH } from './messages.js'
 
 /** Checks the arguments of a command and runs it. Throws Error for an unknown command or argument. */
-export async function runCommand(
-  places: HelperSettings,
-  name: string,
-  given: unknown,
-  course: TaskHooks
-): Promise<unknown> {
+export async function runCommand(places: HelperSettings, name: string, given: unknown, course: TaskHooks) {
   const command = Object.hasOwn(commands, name) ? commands[name as Name] : undefined
   if (command === undefined) throw new Error(`there is no command ${JSON.stringify(name)}`)
   const whole: Required<TaskHooks> = {
-    signal: course.signal ?? new AbortController().signal,
-    timeLimitMs: course.timeLimitMs ?? LONGEST_MS,
-    line: text => course.line?.(text),
-    progress: fraction => course.progress?.(fraction),
-    change: text => course.change?.(text)
+    ...{ signal: new AbortController().signal, timeLimitMs: LONGEST_MS },
+    ...{ line: () => {}, progress: () => {}, change: () => {} },
+    ...course
   }
   const { shape, run } = command as Command<Shape, unknown>
   return run(places, readArgs(shape, given), whole).catch(error => {

@@ -1,5 +1,4 @@
 import type { Duplex } from 'node:stream'
-import { StringDecoder } from 'node:string_decoder'
 import type { ErrorCode } from '../base/error-codes.js'
 
 // The protocol between svcd and its helper: one JSON object per line. svcd numbers the tasks.
@@ -28,10 +27,9 @@ const LONGEST_LINE = 16 * 1024 * 1024
 
 /** Receives messages until the socket closes. A malformed or long message destroys the socket. */
 export function receive<M extends { readonly id: number }>(socket: Duplex, take: (message: M) => void): void {
-  const decoder = new StringDecoder('utf8')
   let begun = ''
-  socket.on('data', (bytes: Buffer) => {
-    const lines = (begun + decoder.write(bytes)).split('\n')
+  socket.setEncoding('utf8').on('data', (text: string) => {
+    const lines = (begun + text).split('\n')
     begun = lines.pop() ?? ''
     if (begun.length > LONGEST_LINE) socket.destroy(new Error('a message is too long'))
     for (const line of lines) {
@@ -40,8 +38,7 @@ export function receive<M extends { readonly id: number }>(socket: Duplex, take:
         message = JSON.parse(line)
         if (typeof message?.id !== 'number') throw new Error('it has no number')
       } catch (error) {
-        socket.destroy(new Error(`a message cannot be read: ${(error as Error).message}`))
-        return
+        return void socket.destroy(new Error(`a message cannot be read: ${(error as Error).message}`))
       }
       take(message)
     }

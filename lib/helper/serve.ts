@@ -111,10 +111,7 @@ const explained = ({ message }: Error, { images }: HelperSettings): string =>
     : message
 
 /** Runs the helper until it was idle for a minute, or svcd's socket closes. Throws Error without a socket. */
-export async function serveHelper(
-  config: Pick<Config, 'image' | 'paths' | 'ssh'>,
-  units: readonly string[]
-): Promise<void> {
+export async function serveHelper(config: Pick<Config, 'image' | 'paths' | 'ssh'>, units: readonly string[]) {
   // The process that started it has the same rights.
   if (process.env[CHILD_VARIABLE] !== undefined)
     return serveSocket(new Socket({ fd: SOCKET_FD }), helperSettingsOf(config, true, units))

@@ -109,11 +109,8 @@ export class HelperClient implements RootHelper {
   #open(): Promise<Duplex> {
     this.#socket ??= this.#start().catch(error => {
       this.#socket = undefined
-      throw unavailable(
-        `the helper that does root's work cannot be reached: ${(error as Error).message}`,
-        'unavailable',
-        error
-      )
+      const why = `the helper that does root's work cannot be reached: ${(error as Error).message}`
+      throw unavailable(why, 'unavailable', error)
     })
     return this.#socket
   }
@@ -141,12 +138,8 @@ export class HelperClient implements RootHelper {
       else if ('progress' in report) work.progress?.(report.progress)
       else if ('change' in report) work.change?.(report.change)
       else if ('result' in report) work.resolve(report.result ?? undefined)
-      else
-        work.reject(
-          report.status === undefined
-            ? new Error(report.error)
-            : new ServiceError(report.status, report.error, {}, { code: report.code })
-        )
+      else if (report.status === undefined) work.reject(new Error(report.error))
+      else work.reject(new ServiceError(report.status, report.error, {}, { code: report.code }))
     } catch (error) {
       work.reject(error as Error)
     }

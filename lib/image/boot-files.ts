@@ -3,7 +3,6 @@ import { basename, join } from 'node:path'
 import { badRequest } from '../base/errors.js'
 import { firstOf } from '../base/log.js'
 import { isFile, readRegularFile, replaceDurably } from '../disk/file.js'
-import { hasAnyInside } from '../disk/open-directory.js'
 import { orderOf } from '../helper/packer/version-order.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { isBootFileOfPacks, type OsimageDoc, type PackDoc } from '../model/types/osimage.js'
@@ -13,7 +12,9 @@ import {
   belowBoot,
   chooseInitrd,
   chooseKernel,
+  hasInitramfsTool,
   hasModules,
+  type Kernel,
   type KernelRequest,
   kernelsIn,
   namedFile,
@@ -64,16 +65,17 @@ export async function bootFiles(
   const ofKernel = pack?.kernelfile === image.kernelfile ? pack : undefined
   await checkKernelRequest(tree, image.name, wish)
   const found = await chooseKernel(tree, image, ofKernel, wish, isOwn('kernelfile'))
-  await checkVersion(tree, image, ofKernel, wish, found)
+  const path = found === 'kept' ? undefined : found
+  const kernels = path === undefined ? [] : await kernelsIn(tree)
+  if (path !== undefined) checkVersion(kernels, image, ofKernel, wish, path)
   if (found === undefined) job.line('the image has no kernel below /boot')
   const kernel = found ?? stays('kernelfile')
-  const path = kernel === 'kept' ? undefined : kernel
-  const version = wish.kernelversion ?? (await versionIn(tree, image, path, ofKernel))
+  const version = wish.kernelversion ?? (await versionIn(tree, kernels, image, path, ofKernel))
   if (path !== undefined) job.line(`kernel: /${path}`)
   if (version === undefined && image.kernelversion !== undefined)
     job.line(`kernelversion was ${image.kernelversion}, and the image has no kernel of it: it is unset`)
   if (path !== undefined && version !== undefined)
-    for (const line of await passedOver(tree, path, version)) job.line(line)
+    for (const line of await passedOver(tree, kernels, path, version)) job.line(line)
   const ofInitrd = pack?.initrdfile === image.initrdfile ? pack : undefined
   const there = await chooseInitrd(tree, image, ofInitrd, wish, version, path, isOwn('initrdfile'))
   const chosen = there === 'kept' || there?.chosen === true
@@ -103,7 +105,7 @@ async function buildInitrd(
     return cannot(`the initramfs is not built: the kernel's name, ${basename(path)}, says no version`)
   // The build needs a shell, which an image without such a program may lack.
   const built =
-    (await hasTool(tree)) &&
+    (await hasInitramfsTool(tree)) &&
     (await context.work.call(
       'initramfs',
       {
@@ -126,19 +128,17 @@ async function buildInitrd(
 }
 
 /** Throws 503 where an admin has set a version that the kernel to pack does not have (rules 9.3). */
-async function checkVersion(
-  tree: string,
+function checkVersion(
+  all: readonly Kernel[],
   image: OsimageDoc,
   pack: PackDoc | undefined,
   wish: KernelRequest,
-  kernel: string | undefined
-): Promise<void> {
+  path: string
+): void {
   const wanted = image.kernelversion
-  const isAsked = wish.kernelfile !== undefined || wish.kernelversion !== undefined
-  if (wanted === undefined || isAsked || kernel === undefined || kernel === 'kept') return
-  const all = await kernelsIn(tree)
-  const chosen = all.find(({ path }) => path === kernel)
-  const said = [chosen?.version, versionOf(kernel), chosen && versionOf(chosen.name)].filter(Boolean)
+  if (wanted === undefined || wish.kernelfile !== undefined || wish.kernelversion !== undefined) return
+  const chosen = all.find(kernel => kernel.path === path)
+  const said = [chosen?.version, versionOf(path), chosen && versionOf(chosen.name)].filter(Boolean)
   if (said.length === 0 || said.includes(wanted)) return
   const packed = pack?.kernelversion ?? (pack?.kernel && versionOf(pack.kernel))
   // A named kernel file counts more than the version beside it. A packed one may have been upgraded.
@@ -156,9 +156,8 @@ async function checkVersion(
 const mostTold = 10
 
 /** Returns lines about newer kernels that were not chosen, and why. */
-async function passedOver(tree: string, path: string, version: string): Promise<string[]> {
+async function passedOver(tree: string, all: readonly Kernel[], path: string, version: string) {
   const order = await orderOf(tree)
-  const all = await kernelsIn(tree)
   const has = all.some(kernel => kernel.path === path && kernel.hasModules)
   const newer = all.filter(kernel => kernel.version !== undefined && order(kernel.version, version) > 0)
   const lines = newer.map(({ name, spare, hasModules, version: its = '' }) => {
@@ -175,19 +174,16 @@ async function passedOver(tree: string, path: string, version: string): Promise<
     : lines
 }
 
-/**
- * Returns the version of a chosen kernel: that of the last pack, or of its path, or the image's, or of the
- * only modules. Undefined where the modules say that it is another one (rules 9.3).
- */
+/** Returns a chosen kernel's version; undefined where the modules say that it is another (rules 9.3). */
 async function versionIn(
   tree: string,
+  all: readonly Kernel[],
   { kernelversion: its }: OsimageDoc,
   path: string | undefined,
   pack: PackDoc | undefined
 ): Promise<string | undefined> {
   // The version of a pack belongs to its kernel; an admin may set one before the kernel is there.
   if (path === undefined) return pack?.kernelversion === its ? undefined : its
-  const all = await kernelsIn(tree)
   const said = all.find(kernel => kernel.path === path)?.version ?? versionOf(path)
   const isSame = pack?.kernel !== undefined && pack.kernel === belowBoot(path) && pack.kernelversion === its
   if (its === undefined) return said
@@ -195,15 +191,6 @@ async function versionIn(
   const isWord = said !== undefined && !/^\d/.test(said) && (await hasModules(tree, its))
   if (said !== undefined && !isSame && !isWord) return said
   return (await hasModules(tree, its)) || (await versionsIn(tree)).length === 0 ? its : said
-}
-
-/** Whether an image has a program that builds an initramfs. */
-const hasTool = (tree: string): Promise<boolean> => {
-  const homes = ['usr/bin', 'usr/sbin', 'bin', 'sbin']
-  return hasAnyInside(
-    tree,
-    homes.flatMap(home => [`${home}/dracut`, `${home}/mkinitramfs`])
-  )
 }
 
 /** Throws 400 for files and a version that the tree does not have (rules 2.4, 9.3). */

@@ -4,7 +4,6 @@ import { exists } from '../disk/file.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import type { ObjectPatch } from '../model/object-type.js'
-import type { OsimageDoc } from '../model/types/osimage.js'
 import { type ImageContext, sameImage } from './context.js'
 import { alreadyThere, placeTree } from './tree-changes.js'
 import { checkUnmounted, here, treeIfAny } from './trees.js'
@@ -13,11 +12,7 @@ import { checkUnmounted, here, treeIfAny } from './trees.js'
  * Returns the source of a clone. Throws 404 without a source or a new name, 400 for a name that is taken and
  * for a `path` that is neither the source's nor the clone's place, 503 for a directory with a mount in it.
  */
-export async function checkClone(
-  { model, config }: ImageContext,
-  name: string,
-  given: ObjectPatch
-): Promise<OsimageDoc> {
+export async function checkClone({ model, config }: ImageContext, name: string, given: ObjectPatch) {
   const source = model.get('osimage', name)
   const copy = given.newName
   if (!copy) throw notFound(`OS image ${name}: field "newosimage" is missing`, 'no-new-name')
@@ -34,10 +29,7 @@ export async function checkClone(
   return source
 }
 
-/**
- * Copies an image with its directory, by reflinks where the file system can. The clone names the packed files
- * of its source, which stay as long as an object names them. All of it is there at the end, or nothing.
- */
+/** Copies an image and its directory, by reflinks if it can, all or nothing. It names its source's packs. */
 export async function cloneImage(
   context: ImageContext,
   name: string,

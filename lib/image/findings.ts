@@ -13,14 +13,6 @@ import { defaultTag, tagKey } from '../model/tags.js'
 import { imageDirectoryOf } from '../model/types/osimage.js'
 import { fileHolders } from './copies/named.js'
 
-/** Problems of the files and directories of images. */
-interface ImageFindings {
-  /** Problems of directories of the ini; each begins with the key. */
-  readonly onMachine: readonly string[]
-  readonly problems: readonly { readonly type: string; readonly name: string; readonly message: string }[]
-  readonly warnings: readonly string[]
-}
-
 /** Returns a warning if other services of this user can reach devices and setuid programs of images. */
 export function reachWarning(directory: string): string | undefined {
   if (process.getuid?.() === 0 || !hasDirectory(directory)) return undefined
@@ -32,14 +24,12 @@ export function reachWarning(directory: string): string | undefined {
   )
 }
 
-/**
- * Returns what images lack on this machine (rules 7.7): directories of the ini, their own directories, and
- * files for nodes. A missing file is a problem if a node is sent it, else a warning.
- */
-export function imageFindings(config: Config, view: View, cluster: ClusterSettings): ImageFindings {
+/** Returns what images lack here (rules 7.7). A missing file is a problem if nodes get it, else a warning. */
+export function imageFindings(config: Config, view: View, cluster: ClusterSettings) {
   const { state, files } = config.paths
   const { directory } = config.image
   const isShared = config.store.medium === 'etcd'
+  /** Problems of directories of the ini; each begins with the key. */
   const onMachine: string[] = []
   const problems: { type: string; name: string; message: string }[] = []
   const warnings: string[] = []
@@ -85,10 +75,9 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
   for (const { name } of images)
     for (const [sentence, nodes] of runSync(unsignedKernels(view, cluster, name)))
       warnings.push(`OS image ${name}: ${sentence}; ${firstOf(nodes, 5)}: field "loader" is grub`)
+  const lackingRoots = (name: string) => nodesBySentence(view, name, node => lackingRoot(view, cluster, node))
   for (const { name } of images)
-    for (const [sentence, nodes] of runSync(
-      nodesBySentence(view, name, node => lackingRoot(view, cluster, node))
-    ))
+    for (const [sentence, nodes] of runSync(lackingRoots(name)))
       warnings.push(`OS image ${name}: ${sentence}; ${firstOf(nodes, 5)}`)
   for (const image of hasDirectory(directory) ? images : []) {
     const tree = imageDirectoryOf(directory, image)

@@ -56,10 +56,7 @@ function withoutSource(directory: string, before: OsimageDoc, now: OsimageDoc): 
   return rest
 }
 
-/**
- * The work on OS images: import, update, upload, pack, kernel, clone, delete, grab and push. Each is a job,
- * and an image has one at a time (rules 2.8, 3.12).
- */
+/** The work on OS images. Each is a job, and an image has one at a time (rules 2.8, 3.12). */
 export class Images {
   readonly installing: Installing
   readonly packs: PackReconciler
@@ -78,10 +75,7 @@ export class Images {
     this.trees = new TreeReconciler(context, jobs)
   }
 
-  /**
-   * Makes the directory of images, and repairs what an interrupted daemon left; large directories are removed
-   * in the background.
-   */
+  /** Makes the directory of images, and repairs what an interrupted daemon left, partly in the background. */
   static async open(options: ImagesOptions): Promise<Images> {
     const { config, controllers, model, log, notes, now, remote, ticks, work } = options
     const { directory } = config.image
@@ -221,23 +215,14 @@ export class Images {
     )
   }
 
-  /**
-   * Deletes an image that nobody uses, with its tags; a directory that svcd made for it is removed in the
-   * background, its packs by the sweep (rules 3.12).
-   */
+  /** Deletes an image that nobody uses, with its tags; files go in the background (rules 3.12). */
   async remove(name: string, actor: Actor): Promise<void> {
     await this.o.model.remove('osimage', name, actor)
     await this.trees.removeAbandoned(actor)
   }
 
   /** Makes a node's file systems the tree of an image. Throws 404 with the reason when it cannot start. */
-  async grab(
-    node: string,
-    osimage: string,
-    dryrun: boolean,
-    actor: Actor,
-    signal: AbortSignal
-  ): Promise<SubmittedJob> {
+  async grab(node: string, osimage: string, dryrun: boolean, actor: Actor, signal: AbortSignal) {
     const address = this.#addressOf(node)
     const image = this.#image(osimage)
     checkFields(image)
@@ -251,13 +236,7 @@ export class Images {
   }
 
   /** Makes nodes like an image. Throws 404 with the reason when it cannot start. */
-  async push(
-    whom: To,
-    osimage: string,
-    dryrun: boolean,
-    actor: Actor,
-    signal: AbortSignal
-  ): Promise<SubmittedJob> {
+  async push(whom: To, osimage: string, dryrun: boolean, actor: Actor, signal: AbortSignal) {
     this.#destinations(whom)
     const image = this.#image(osimage)
     await this.#mustBeHere(image)
@@ -310,11 +289,9 @@ export class Images {
       run: async job => {
         // The lanes are those of the directory that the image had when the request came.
         const now = isStored ? this.#image(name) : image
+        const why = `OS image ${name}: field "path" was changed while the request waited`
         if (meant(now) !== meant(image) || (await this.trees.laneOf(meant(now))) !== tree)
-          throw unavailable(
-            `OS image ${name}: field "path" was changed while the request waited`,
-            'image-changed'
-          )
+          throw unavailable(why, 'image-changed')
         return this.trees.locked([...own, ...lanes], job.signal, () => run(job))
       }
     })

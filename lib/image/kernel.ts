@@ -52,10 +52,7 @@ function isStorable(name: string): boolean {
   }
 }
 
-/**
- * Returns the kernel that an image boots: the requested one, the one it had, that of its version, or the
- * newest in /boot. `kept`: the admin's own file in the files directory. Undefined: there is none.
- */
+/** Returns the kernel that an image boots. `kept`: the admin's own file in the files directory. */
 export async function chooseKernel(
   tree: string,
   image: OsimageDoc,
@@ -90,10 +87,7 @@ const ofVersion = async (tree: string, version: string | undefined) =>
         [kernel.version, versionOf(name)].includes(version)
       )?.path
 
-/**
- * Returns the initramfs for a kernel: the requested one, the one the image had, or that of the version. A
- * name that no tool gives is the admin's choice: it is `chosen`, and not rebuilt.
- */
+/** Returns the initramfs for a kernel. A name that no tool gives is `chosen` by an admin, and not rebuilt. */
 export async function chooseInitrd(
   tree: string,
   image: OsimageDoc,
@@ -193,11 +187,9 @@ const moduleHomes = ['lib/modules', 'usr/lib/modules']
 /** Whether an image has the modules of a kernel: the directory alone may be left of a removed one. */
 export async function hasModules(tree: string, version: string): Promise<boolean> {
   if (!isFileName(`vmlinuz-${version}`)) return false
-  const homes = moduleHomes.map(home => `${home}/${version}`)
-  return hasAnyInside(
-    tree,
-    homes.flatMap(home => [`${home}/modules.dep`, `${home}/modules.order`])
-  )
+  const lists = ['modules.dep', 'modules.order'].map(list => `${version}/${list}`)
+  const paths = moduleHomes.flatMap(home => lists.map(list => `${home}/${list}`))
+  return hasAnyInside(tree, paths)
 }
 
 /** Returns the kernel versions whose modules an image has. */
@@ -215,6 +207,13 @@ export function versionOf(path: string): string | undefined {
   const isEntry = name === 'linux' && above !== undefined && above !== 'boot'
   if (isEntry || above === 'modules') return directory
   return label.exec(name)?.[1]
+}
+
+/** Whether an image has a program that builds an initramfs. */
+export function hasInitramfsTool(tree: string): Promise<boolean> {
+  const homes = ['usr/bin', 'usr/sbin', 'bin', 'sbin']
+  const tools = homes.flatMap(home => [`${home}/dracut`, `${home}/mkinitramfs`])
+  return hasAnyInside(tree, tools)
 }
 
 /** Paths whose directory names the version. */

@@ -1,8 +1,7 @@
-import { statSync } from 'node:fs'
 import { readdir, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Background, Grace } from '../base/background.js'
-import { isFile, syncDirectory, syncFile } from '../disk/file.js'
+import { hasFile, isFile, syncDirectory, syncFile } from '../disk/file.js'
 import { hashFile } from '../helper/packer/in-worker.js'
 import { daemonActor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
@@ -95,15 +94,9 @@ export class PackReconciler {
   /** Reports the torrents of all packs, also of unused ones: nodes may be half way through. */
   #reportTorrents(): void {
     const { model, config } = this.context
-    const isThere = (name: string) =>
-      statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false
     const packs = config.torrent.tracker === '' ? [] : docsOf(model.view, 'pack')
-    this.o.torrents(
-      packs
-        .flatMap(packedFilesOf)
-        .map(name => `${name}.torrent`)
-        .filter(isThere)
-    )
+    const names = packs.flatMap(packedFilesOf).map(name => `${name}.torrent`)
+    this.o.torrents(names.filter(name => hasFile(join(config.paths.files, name))))
   }
 
   async #removeUnused(signal: AbortSignal): Promise<void> {
@@ -226,10 +219,7 @@ export class PackReconciler {
     const version = `${found?.ino} ${found?.size} ${found?.mtimeMs}`
     if (!found?.isFile() || this.#foreign.get(name) === version) return
     const { sha256, bytes } = await hashFile(file, signal)
-    if (!sha256.startsWith(begins)) {
-      this.#foreign.set(name, version)
-      return
-    }
+    if (!sha256.startsWith(begins)) return void this.#foreign.set(name, version)
     const stem = `${osimage}-${begins}-`
     await model.change(daemonActor, tx => {
       if (tx.get('pack', name) || !tx.index.isImageFile('pack', name)) return

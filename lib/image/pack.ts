@@ -106,11 +106,7 @@ export async function packImage(
 }
 
 /** Makes the archive, the copies of the boot files and the torrent, all with hidden names and durable. */
-async function makeFiles(
-  context: ImageContext,
-  order: Order,
-  job: JobContext
-): Promise<{ pack: PackDoc; made: Made[]; omitted: readonly string[] }> {
+async function makeFiles(context: ImageContext, order: Order, job: JobContext) {
   const { config, now, work } = context
   const { image, tree, packer, id } = order
   const { signal } = job
@@ -121,10 +117,7 @@ async function makeFiles(
   const { sha256, bytes, omitted } = await work.call(
     'pack',
     { tree, excludes, packer: packer.name, compressor, output: temporary(id, 'pack') },
-    {
-      ...{ signal, timeLimitMs, line: text => job.line(text) },
-      progress: fraction => job.progress(0.05 + fraction * 0.9)
-    }
+    { signal, timeLimitMs, line: job.line, progress: fraction => job.progress(0.05 + fraction * 0.9) }
   )
   const mode = await servedMode(directory)
   const stem = `${image.name}-${sha256.slice(0, 12)}`
@@ -225,10 +218,8 @@ const isFree = async (there: string, file: string, signal: AbortSignal): Promise
 function fileName(image: string, stem: string, path: string): string {
   const name = `${stem}-${basename(path)}`
   if (isFileName(name)) return name
-  throw unusable(
-    image,
-    `${JSON.stringify(basename(path))} cannot be served: its name must be ${fileNameRule}`
-  )
+  const why = `${JSON.stringify(basename(path))} cannot be served: its name must be ${fileNameRule}`
+  throw unusable(image, why)
 }
 
 /** Makes a torrent if there is a tracker; returns whether it did. Without one the pack goes by http. */

@@ -25,10 +25,7 @@ export const filesOf = (pack: PackDoc): string[] =>
   [...packedFilesOf(pack), pack.kernelfile, pack.initrdfile].filter(file => file !== undefined)
 
 /** Returns the files of a pack that may have a torrent: the tar, and the roots that were made of it. */
-export const packedFilesOf = ({ name, roots = [] }: PackDoc): string[] => [
-  name,
-  ...roots.map(({ file }) => file)
-]
+export const packedFilesOf = ({ name, roots = [] }: PackDoc) => [name, ...roots.map(({ file }) => file)]
 
 /** Returns the name of the pack that a root was made of; of another file, its own name. */
 export const packWith = (view: View, file: string): string =>
@@ -48,11 +45,7 @@ interface Outcome {
 }
 
 /** Gives the files their names, which the note of the pack has to hold for `discard`. */
-export async function nameFiles(
-  { config }: ImageContext,
-  made: readonly Made[],
-  signal: AbortSignal
-): Promise<void> {
+export async function nameFiles({ config }: ImageContext, made: readonly Made[], signal: AbortSignal) {
   const directory = config.paths.files
   for (const { from, name } of made) {
     const to = join(directory, name)
@@ -171,14 +164,8 @@ function putImage(tx: Tx, outcome: Outcome, controller: string | undefined): voi
 const set = <K extends string>(key: K, value: string | undefined) =>
   (value === undefined ? {} : { [key]: value }) as { [P in K]?: string }
 
-/**
- * Removes the leftovers of a pack: its hidden files, its other files that nothing names, and its note. The
- * next start retries what fails. Never throws.
- */
-export async function discard(
-  { config, notes, log, model, files }: ImageContext,
-  note: PackNote
-): Promise<void> {
+/** Removes what a pack left, but no named file, and its note. The next start retries. Never throws. */
+export async function discard({ config, notes, log, model, files }: ImageContext, note: PackNote) {
   const directory = config.paths.files
   try {
     await files.run(async () => {
@@ -197,10 +184,7 @@ export async function discard(
   }
 }
 
-/**
- * Returns the mode of new files in the files directory. Packs hold secrets of the image, so only the daemon
- * may read them; where the directory is setgid, so may its group, the seeder's.
- */
+/** Returns the mode of new files there. Packs hold secrets: only the daemon or a setgid group reads them. */
 export async function servedMode(directory: string): Promise<number> {
   const { mode } = await stat(directory)
   return mode & 0o2000 ? 0o640 : 0o600

@@ -91,12 +91,7 @@ export async function exportSiteKey(state: string, directory: string): Promise<s
  * Signs a boot loader, a kernel or a UKI with the key of the site; earlier signatures stay. `output` is
  * replaced as a whole, with the mode of `file`. Throws Error naming what is missing.
  */
-export async function signWithSiteKey(
-  state: string,
-  file: string,
-  output: string,
-  signal?: AbortSignal
-): Promise<void> {
+export async function signWithSiteKey(state: string, file: string, output: string, signal?: AbortSignal) {
   const { key, certificate } = await siteKey(state)
   const { mode } = await stat(file)
   const part = `${output}.part`

@@ -4,7 +4,6 @@ import { inParallel } from '../base/concurrency.js'
 import { notFound } from '../base/errors.js'
 import { firstOf } from '../base/log.js'
 import { exists } from '../disk/file.js'
-import type { TaskHooks } from '../helper/commands.js'
 import type { Target } from '../helper/transfer/remote.js'
 import { checkSelection } from '../helper/transfer/selection.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
@@ -29,21 +28,17 @@ export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc
 }
 
 /** Returns the arguments and hooks that a grab and a push share. Throws notFound for a node that is gone. */
-const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, changes: Changes) => ({
-  args: {
+function requestOf({ model, config }: ImageContext, image: OsimageDoc, changes: Changes) {
+  const { signal, line, progress } = changes.job
+  const args = {
     filesystems: image.grab_filesystems ?? [],
     exclude: [...config.image.identity, ...(image.grab_exclude ?? [])],
     own: secretPaths(model, changes.node),
     dryrun: changes.dryrun
-  },
-  course: {
-    signal: changes.job.signal,
-    timeLimitMs: config.ssh.time_limit,
-    line: (text: string) => changes.job.line(text),
-    progress: (fraction: number) => changes.job.progress(fraction),
-    change: (text: string) => changes.add(text)
-  } satisfies TaskHooks
-})
+  }
+  const change = (text: string) => changes.add(text)
+  return { args, course: { signal, timeLimitMs: config.ssh.time_limit, line, progress, change } }
+}
 
 /** Returns the paths of a node's secrets (rules 5.5), which no image may get. Throws notFound. */
 function secretPaths(model: Model, name: string): string[] {
@@ -114,11 +109,8 @@ export async function treeToPush(shared: Shared, image: OsimageDoc): Promise<str
   checkFields(image)
   const { directory } = shared.config.image
   const path = imageDirectoryOf(directory, image)
-  if (path.startsWith(`${directory}/`) && !(await exists(path)))
-    throw notFound(
-      `OS image ${image.name} has no directory: there is no ${path}${whereLooked(shared, image)}`,
-      'image-not-ready'
-    )
+  const why = `OS image ${image.name} has no directory: there is no ${path}${whereLooked(shared, image)}`
+  if (path.startsWith(`${directory}/`) && !(await exists(path))) throw notFound(why, 'image-not-ready')
   const tree = await treeOf(shared, image)
   await checkUnmounted(image.name, tree, 'pushed')
   return tree
@@ -193,10 +185,7 @@ export async function placeOf(directory: string, image: OsimageDoc) {
   return { parent: relative(await realpath(directory), dirname(tree)), target: basename(tree), tree }
 }
 
-/**
- * Makes a node's file systems the tree of an image. The old tree stays until the new one is whole. An image
- * without a path gets `<[image] directory>/<its name>`. A dry run only reports what would change.
- */
+/** Makes a node's file systems the tree of an image, whole or not at all. A dry run only reports. */
 export async function grabImage(
   context: ImageContext,
   from: Target,

@@ -2,7 +2,7 @@ import { mkdir, realpath } from 'node:fs/promises'
 import { basename, join, sep } from 'node:path'
 import { badRequest, unavailable } from '../base/errors.js'
 import { exists } from '../disk/file.js'
-import { mountsBelow } from '../disk/open-directory.js'
+import { refuseMounts } from '../disk/open-directory.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { daemonActor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
@@ -106,7 +106,7 @@ export async function removeTree(
     return true
   }
   if (!isFreeNow()) return false
-  await checkNothingMounted(place)
+  await refuseMounts(place)
   await notes.write(note)
   let goes = false
   try {
@@ -131,20 +131,12 @@ export async function removeTree(
   return !(await exists(place))
 }
 
-async function checkNothingMounted(place: string): Promise<void> {
-  const [mounted] = await mountsBelow(place)
-  if (mounted !== undefined) throw new Error(`${place} is not removed: something is mounted at ${mounted}`)
-}
-
 /** Whether the directory `name` is that of a deleted image, and no image is in it. */
 const isFree = (view: View, directory: string, name: string): boolean =>
   view.get('tree', name)?.abandoned === true && imageIn(view, directory, name) === undefined
 
 /** Removes the record of a directory, unless an image is in it; returns whether the record is gone. */
-export const forgetTree = (
-  { config, model }: Pick<ImageContext, 'config' | 'model'>,
-  name: string
-): Promise<boolean> =>
+export const forgetTree = ({ config, model }: ImageContext, name: string): Promise<boolean> =>
   model.change(daemonActor, tx => {
     if (!tx.get('tree', name)) return true
     if (!isFree(tx, config.image.directory, name)) return false
@@ -155,10 +147,7 @@ export const forgetTree = (
 /** `remove`: the hidden directory has to go; `over`: the note is gone; `later`: the leader stores first. */
 type Outcome = 'remove' | 'over' | 'later'
 
-/**
- * Repairs the directory of a note by what is stored; returns whether the hidden directory has to be removed.
- * Among several controllers, the note is undecided where that is not known or not stored yet.
- */
+/** Repairs the directory of a note by what is stored; returns whether the hidden directory has to go. */
 async function settle(context: ImageContext, note: TreeNote): Promise<boolean> {
   const { undecided } = context.notes
   undecided.delete(note)
@@ -206,7 +195,7 @@ async function endRemoval(context: ImageContext, note: RemovalNote): Promise<Out
       await notes.drop(note)
       return 'over'
     }
-    await checkNothingMounted(place)
+    await refuseMounts(place)
     await rename(place, hidden)
   }
   if (!tree || (at !== undefined && at !== tree.at)) return 'remove'
@@ -249,10 +238,7 @@ async function namesOf({ config, work }: ImageContext, note: TreeNote) {
   }
 }
 
-/**
- * Repairs what an earlier daemon left unfinished; returns the removal of large directories, which may take
- * long. Failures are logged, and the next start tries again. Never throws.
- */
+/** Repairs what an earlier daemon left unfinished; returns the removals that take long. Never throws. */
 export async function recover(context: ImageContext): Promise<() => Promise<void>> {
   const { controllers, notes, log } = context
   const later: TreeNote[] = []

@@ -127,11 +127,9 @@ export class TreeReconciler {
       this.#logged = ''
     } catch (error) {
       const { message } = error as Error
+      const when = controllers ? 'later' : 'at the next start'
       if (message !== this.#logged && !signal.aborted)
-        log.warn(
-          `directories of deleted OS images are removed ${controllers ? 'later' : 'at the next start'}: ` +
-            `${message}`
-        )
+        log.warn(`directories of deleted OS images are removed ${when}: ${message}`)
       if (controllers) this.#logged = message
     }
   }
@@ -273,14 +271,9 @@ async function giveBack({ config, model }: ImageContext, trees: readonly TreeDoc
   })
 }
 
-interface Holder {
-  readonly lanes: readonly string[]
-  readonly done: Promise<void>
-}
-
 /** Locks of directories in this process: they also keep jobs from removals and from `decide`. */
 export class TreeLocks {
-  readonly #holders = new Set<Holder>()
+  readonly #holders = new Set<{ readonly lanes: readonly string[]; readonly done: Promise<void> }>()
 
   /** Whether something runs in one of these lanes, or waits to. */
   isHeld(lanes: readonly string[]): boolean {

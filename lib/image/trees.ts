@@ -173,11 +173,7 @@ export function whereLooked({ controllers }: Shared, { controller }: OsimageDoc)
 }
 
 /** Throws 503 for mounts in a tree, which may lie outside, and at one that is to be replaced. */
-export async function checkUnmounted(
-  osimage: string,
-  tree: string,
-  done: 'copied' | 'pushed' | 'replaced'
-): Promise<void> {
+export async function checkUnmounted(osimage: string, tree: string, done: 'copied' | 'pushed' | 'replaced') {
   const mounted = (await mountsBelow(tree)).find(point => point !== tree || done === 'replaced')
   if (mounted !== undefined)
     throw unusable(osimage, `${tree} cannot be ${done}: something is mounted at ${mounted}`)
@@ -202,10 +198,7 @@ function realIfAny(path: string): string {
   }
 }
 
-/**
- * Part of a change that renames an image. The image keeps its directory if that `stands`: `path` names it
- * until the image has the name of the directory again (rules 3.2, 9.1).
- */
+/** Part of a rename of an image: it keeps its directory by `path`, if that `stands` (rules 3.2, 9.1). */
 export function keepTree(tx: Tx, directory: string, from: string, to: string, stands: boolean): void {
   const image = tx.get('osimage', to)
   if (image && image.path === undefined && stands) {

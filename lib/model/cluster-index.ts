@@ -69,6 +69,10 @@ interface Members {
 export const isBmc = ({ interface: name }: { readonly interface?: string | undefined }) =>
   name?.length === 3 && name.toUpperCase() === 'BMC'
 
+/** Returns the MACs of the interfaces that boot. */
+export const macsOf = (interfaces: readonly InterfaceDoc[] = []): string[] =>
+  interfaces.flatMap(entry => (isBmc(entry) ? [] : (entry.macaddress ?? [])))
+
 const byNumber = (a: string, b: string) => {
   const [x, y] = [Number(splitNumber(a).digits), Number(splitNumber(b).digits)]
   return x - y || compareNames(a, b)

@@ -39,10 +39,7 @@ export function withOverride(model: Model, name: string, { image, tag }: Overrid
   return atNextBoot(model.view, effectiveNode(model.view, other, model.cluster))
 }
 
-/**
- * Copies what a node depends on. What a virtual machine cannot do is switched off in the copy: no BMC is set
- * up, torrents become http, and a TPM that nobody has enrolled is only reported.
- */
+/** Copies what a node depends on: without its BMC and torrents, and with a TPM that is only reported. */
 export function copyOf(model: Model, target: EffectiveNode, machine: Machine): Copy {
   const { view } = model
   const objects = new Map<string, readonly [string, { readonly name: string }]>()
@@ -68,9 +65,8 @@ export function copyOf(model: Model, target: EffectiveNode, machine: Machine): C
   const changed = view.get('cluster', 'cluster')
   const tag = view.get('osimagetag', tagKey(node.osimage ?? '', node.osimagetag ?? ''))
   const images = [...objects.values()].flatMap(([type, doc]) => (type === 'osimage' ? [doc] : []))
-  const files = [tag ?? [], images]
-    .flat()
-    .flatMap((doc: Partial<Docs['osimage']>) => Object.values(filesOf(doc)))
+  const holders: Partial<Docs['osimage']>[] = [tag ?? [], images].flat()
+  const files = holders.flatMap(doc => Object.values(filesOf(doc)))
   const packs = files.flatMap(file => view.get('pack', file) ?? [])
   const roots = packs.flatMap(({ roots = [] }) => roots.map(({ file }) => file))
   const owners = [['node', node.name] as const, ...(node.group ? [['group', node.group] as const] : [])]

@@ -1,7 +1,7 @@
 import { leastDisks, leastMib } from '../disk-layout/data.js'
 import type { Inventory } from '../inventory/facts.js'
 import { contains, formatAddress, hosts, parseAddress } from '../model/address.js'
-import { isBmc } from '../model/cluster-index.js'
+import { macsOf } from '../model/cluster-index.js'
 import { type EffectiveNode, type Loader, layoutOf } from '../model/effective.js'
 import type { View } from '../model/stored.js'
 import { mebibytes } from '../model/types/disklayout.js'
@@ -57,13 +57,10 @@ const MOST_DISKS = 8
 const MIB = 1_048_576
 const LEAST_DISK_MIB = 10_240
 const MOST_DISK_MIB = 2 * MIB
-/** Drivers for which qemu has a card; another card is virtio. */
-const cards: Readonly<Record<string, string>> = { e1000e: 'e1000e', e1000: 'e1000', vmxnet3: 'vmxnet3' }
+/** Drivers for which qemu has a card of that name; another card is virtio. */
+const cards = ['e1000e', 'e1000', 'vmxnet3']
 
-/**
- * Describes the virtual machine for a node: its firmware, cards and memory as it reported them, its disks by
- * its layout. Throws Error with a sentence for a node that cannot be rehearsed.
- */
+/** Describes the virtual machine for a node. Throws Error with a sentence where it cannot be rehearsed. */
 export function machineOf(
   view: View,
   target: EffectiveNode,
@@ -78,7 +75,6 @@ export function machineOf(
   if (isUefi && !hasUefi)
     throw new Error(`${about} boots by UEFI, and OVMF is not installed: type apt-get install ovmf`)
   const first = provision?.macaddress ?? '52:54:00:00:00:01'
-  const others = interfaces.flatMap(entry => (isBmc(entry) ? [] : (entry.macaddress ?? [])))
   const seen = inventory?.interfaces ?? []
   // A node reports them. InfiniBand has longer ones, and qemu reads options behind a comma.
   const found = seen.flatMap(
@@ -93,11 +89,11 @@ export function machineOf(
   return {
     firmware: isUefi ? 'uefi' : 'bios',
     loader: where.loader,
-    macs: [...new Set([first, ...others, ...found])].slice(0, MOST_CARDS),
+    macs: [...new Set([first, ...macsOf(interfaces), ...found])].slice(0, MOST_CARDS),
     bonded: interfaces.flatMap(entry =>
       members.includes(entry.interface) && entry.macaddress !== first ? (entry.macaddress ?? []) : []
     ),
-    card: (Object.hasOwn(cards, driver) && cards[driver]) || 'virtio-net-pci',
+    card: cards.includes(driver) ? driver : 'virtio-net-pci',
     disks: disksOf(view, target, inventory),
     memoryMib: Math.floor(Math.min(total, memoryBytes) / MIB),
     cpus,
@@ -147,14 +143,10 @@ function netOf(
   const isInside = contains(prefix, at)
   const gate = parseAddress(network.gateway ?? '')
   // Slirp answers at two addresses of the network, neither of them the node's.
-  const free = [first, first + 1, first + 2, last, last - 1, last - 2].filter(
-    one => one !== own && one !== at
-  )
-  const gateway = isInside
-    ? at
-    : gate !== undefined && contains(prefix, gate) && gate !== own
-      ? gate
-      : free[0]
+  const ends = [first, first + 1, first + 2, last, last - 1, last - 2]
+  const free = ends.filter(one => one !== own && one !== at)
+  const isFree = gate !== undefined && contains(prefix, gate) && gate !== own
+  const gateway = isInside ? at : isFree ? gate : free[0]
   const dns = free.findLast(one => one !== gateway)
   return {
     prefix: `${formatAddress(prefix.first)}/${prefix.length}`,

@@ -63,11 +63,11 @@ const LONGEST_RESULT = 1_000_000
 const CONSOLE_TOLD = 15
 /** Where distributions have qemu, and the firmware of UEFI. */
 const qemus = ['qemu-system-x86_64', '/usr/libexec/qemu-kvm']
-const ovmfs = [
-  ['/usr/share/OVMF/OVMF_CODE_4M.fd', '/usr/share/OVMF/OVMF_VARS_4M.fd'],
-  ['/usr/share/OVMF/OVMF_CODE.fd', '/usr/share/OVMF/OVMF_VARS.fd'],
-  ['/usr/share/edk2/ovmf/OVMF_CODE.fd', '/usr/share/edk2/ovmf/OVMF_VARS.fd']
-] as const
+const ovmfs: readonly Ovmf[] = [
+  { code: '/usr/share/OVMF/OVMF_CODE_4M.fd', settings: '/usr/share/OVMF/OVMF_VARS_4M.fd' },
+  { code: '/usr/share/OVMF/OVMF_CODE.fd', settings: '/usr/share/OVMF/OVMF_VARS.fd' },
+  { code: '/usr/share/edk2/ovmf/OVMF_CODE.fd', settings: '/usr/share/edk2/ovmf/OVMF_VARS.fd' }
+]
 
 /** Boots in a virtual machine what a node would get next (rules 16.1 to 16.3). One at a time. */
 export class Rehearsals {
@@ -156,7 +156,7 @@ export class Rehearsals {
     const [qemu] = (await Promise.all(qemus.map(file => locate(file)))).filter(file => file !== undefined)
     if (qemu === undefined)
       throw unavailable(`qemu-system-x86_64 is not installed${installHint('qemu-system-x86_64')}`)
-    const [code, settings] = (await firstOvmf()) ?? []
+    const ovmf = await firstOvmf()
     const target = withOverride(model, name, override)
     for (const field of ['kernelfile', 'initrdfile', 'imagefile'] as const)
       if (!isInstaller(target.settings.provision_method) && target.image && !target.image[field])
@@ -167,12 +167,11 @@ export class Rehearsals {
         )
     const bounds = {
       ...{ memoryBytes: config.rehearsal.memory, cpus: config.rehearsal.cpus },
-      ...{ hasUefi: code !== undefined, hasTpm: (await locate('swtpm')) !== undefined }
+      ...{ hasUefi: ovmf !== undefined, hasTpm: (await locate('swtpm')) !== undefined }
     }
     const where = await this.#where(target)
     try {
       const machine = machineOf(model.view, target, inventoryOf(name), bounds, where)
-      const ovmf = code !== undefined && settings !== undefined ? { code, settings } : undefined
       const copy = copyOf(model, target, machine)
       const timeLimitMs = config.rehearsal.time_limit
       const own = { settings: this.#settings(machine), sections: sectionsOf(config) }
@@ -231,8 +230,8 @@ export class Rehearsals {
   }
 }
 
-async function firstOvmf() {
-  for (const pair of ovmfs) if (await exists(pair[0])) return pair
+async function firstOvmf(): Promise<Ovmf | undefined> {
+  for (const one of ovmfs) if (await exists(one.code)) return one
   return undefined
 }
 

@@ -1,40 +1,24 @@
-/** Faults that the console of a machine shows, with their meanings. `ends`: nothing more is to come. */
-const seen: readonly { readonly fault: string; readonly in: RegExp; readonly ends: boolean }[] = [
-  { fault: 'the kernel panicked', in: /Kernel panic - not syncing/, ends: true },
-  {
-    fault: 'the system is in emergency mode',
-    in: /You are in (?:rescue|emergency) mode|Cannot open access to console, the root account is locked/,
-    ends: true
-  },
-  {
-    fault: 'the initramfs gave up and opened a shell',
-    in: /^\(initramfs\)|^dracut:\/#|Generating "\/run\/initramfs\/rdsosreport\.txt"/,
-    ends: true
-  },
-  {
-    fault: 'the initramfs found no system to start',
-    in: /No init found\. Try passing|run-init: .*: (?:No such file|Permission denied|Exec format)/,
-    ends: true
-  },
-  {
-    fault: 'the initramfs found no card with the MAC of the node: it may lack the driver',
-    in: /^svc: FAILED in step interface:/,
-    ends: true
-  },
-  {
-    fault: 'the loader could not load or start the kernel',
-    in: /^svcd: node \S+ could not be booted/,
-    ends: true
-  },
-  { fault: 'the machine restarts after a panic', in: /Rebooting automatically due to panic=/, ends: true },
-  { fault: 'a file system became read-only', in: /Remounting filesystem read-only/, ends: false },
-  { fault: 'a program was killed for lack of memory', in: /Out of memory: Killed process/, ends: false },
-  {
-    fault: 'systemd cannot go on',
-    in: /systemd\[1\]: (?:Freezing execution|Failed to (?:allocate|mount|load))/,
-    ends: true
-  }
-]
+/** Faults that the console of a machine shows, after which nothing more is to come. */
+const endings: Readonly<Record<string, RegExp>> = {
+  'the kernel panicked': /Kernel panic - not syncing/,
+  'the system is in emergency mode':
+    /You are in (?:rescue|emergency) mode|Cannot open access to console, the root account is locked/,
+  'the initramfs gave up and opened a shell':
+    /^\(initramfs\)|^dracut:\/#|Generating "\/run\/initramfs\/rdsosreport\.txt"/,
+  'the initramfs found no system to start':
+    /No init found\. Try passing|run-init: .*: (?:No such file|Permission denied|Exec format)/,
+  'the initramfs found no card with the MAC of the node: it may lack the driver':
+    /^svc: FAILED in step interface:/,
+  'the loader could not load or start the kernel': /^svcd: node \S+ could not be booted/,
+  'the machine restarts after a panic': /Rebooting automatically due to panic=/,
+  'systemd cannot go on': /systemd\[1\]: (?:Freezing execution|Failed to (?:allocate|mount|load))/
+}
+/** All of its faults. */
+const patterns = Object.entries({
+  ...endings,
+  'a file system became read-only': /Remounting filesystem read-only/,
+  'a program was killed for lack of memory': /Out of memory: Killed process/
+})
 
 const LINES_KEPT = 300
 const LONGEST_LINE = 400
@@ -53,18 +37,10 @@ const plain = (text: string): string =>
 
 /** Texts that no line may show, the longest first: secrets as kept, and the lines of their contents. */
 function hiddenOf(secrets: readonly string[]): string[] {
-  const texts = secrets.flatMap(secret => [
-    secret,
-    ...Buffer.from(secret, 'base64')
-      .toString()
-      .split(/[\r\n]/)
-  ])
-  const pieces = texts.flatMap(
-    text =>
-      plain(text)
-        .trim()
-        .match(new RegExp(`.{1,${PIECE}}`, 'gs')) ?? []
-  )
+  const contentOf = (secret: string) => Buffer.from(secret, 'base64').toString()
+  const texts = secrets.flatMap(secret => [secret, ...contentOf(secret).split(/[\r\n]/)])
+  const piece = new RegExp(`.{1,${PIECE}}`, 'gs')
+  const pieces = texts.flatMap(text => plain(text).trim().match(piece) ?? [])
   const long = pieces.filter(piece => piece.length >= SHORTEST_HIDDEN)
   return [...new Set(long)].sort((a, b) => b.length - a.length).slice(0, MOST_HIDDEN)
 }
@@ -97,10 +73,10 @@ export class Console {
     const masked = this.#hidden.reduce((line, one) => line.replaceAll(one, '***'), whole)
     this.lines.push(masked.slice(0, isCut ? -PIECE : undefined).slice(0, LONGEST_LINE))
     if (this.lines.length > LINES_KEPT) this.lines.shift()
-    for (const { fault, in: pattern, ends } of seen)
+    for (const [fault, pattern] of patterns)
       if (pattern.test(text)) {
         this.faults.add(fault)
-        this.hasEnded ||= ends
+        this.hasEnded ||= fault in endings
       }
   }
 }
@@ -113,10 +89,7 @@ const waiting: ReadonlySet<string> = new Set([
   ...['no-interface', 'no-report', 'no-mac', 'wrong-mac', 'from-disk', 'cut', 'no-system']
 ])
 
-/**
- * Whether a rehearsal is decided by a verdict of `_why`: well, not well, or undefined as long as it goes on.
- * `isUp`: the installed system, or a rescue, has reported.
- */
+/** Whether a verdict of `_why` decides: well, not well, or undefined if it goes on. `isUp`: it reported. */
 export function decided(rule: string, isUp: boolean): boolean | undefined {
   if (good.has(rule)) return isUp ? true : undefined
   return waiting.has(rule) ? undefined : false

@@ -11,6 +11,7 @@ import { createLog } from '../../lib/base/log.js'
 import { Distribution, type DistributionOptions } from '../../lib/image/torrent/distribution.js'
 import { scrape } from '../../lib/image/torrent/scrape.js'
 import { createTorrent } from '../../lib/image/torrent/torrent.js'
+import { command } from '../../lib/services/control.js'
 
 export interface Order {
   readonly address: string
@@ -51,7 +52,7 @@ const { infoHash } = await createTorrent({
   output: join(files, name),
   signal
 })
-const distribution = new Distribution({ torrent, files, state, log: createLog('info', say) })
+const distribution = new Distribution({ torrent, files, state, log: createLog('info', say), run: command })
 distribution.wanted([name])
 while (!distribution.seeder.ok || !(await scrape(torrent.tracker, [infoHash], signal)).get(infoHash))
   await sleep(100)

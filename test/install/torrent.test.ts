@@ -5,6 +5,7 @@ import { createLog } from '../../lib/base/log.js'
 import { Distribution } from '../../lib/image/torrent/distribution.js'
 import { scrape } from '../../lib/image/torrent/scrape.js'
 import { createTorrent } from '../../lib/image/torrent/torrent.js'
+import { command } from '../../lib/services/control.js'
 import { aria2, forSeeders, openTracker, until } from '../image/servers.js'
 import { freePort } from '../support/free-port.js'
 import type { Shell } from '../support/node-root.js'
@@ -76,7 +77,8 @@ for (const protocol of ['http', 'udp'])
       },
       files,
       state: seeder.directory,
-      log: createLog('error')
+      log: createLog('error'),
+      run: command
     })
     t.teardown(() => distribution.close())
     distribution.wanted([`${file}.torrent`])

@@ -7,10 +7,7 @@ export interface MeasuredBoot {
    * command line (behind "kernel_cmdline: "). GRUB extends the PCR by the SHA-256 of the text.
    */
   readonly commands: readonly { readonly what: 'grub_cmd' | 'kernel_cmdline'; readonly text: string }[]
-  /**
-   * PCR 4, behind the firmware's own events: SHA-256 in hex of each program without its signatures, once,
-   * however often it was measured in a row.
-   */
+  /** PCR 4, behind the firmware's own events: SHA-256 of each program without signatures, once in a row. */
   readonly programs: readonly MeasuredFile[]
   /** PCR 9: SHA-256 in hex of each file. `what`: for people; `name`: as GRUB names it. */
   readonly files: readonly MeasuredFile[]
@@ -60,15 +57,8 @@ const bytesOf = (mac: string) =>
  * binary, looks for a configuration of the platform and then reads the common one; that one reads the node's.
  * Throws GrubError when a configuration is no plain list of commands.
  */
-export function measuredBoot({
-  server,
-  mac,
-  platform,
-  common,
-  node,
-  programs,
-  file
-}: Measured): MeasuredBoot {
+export function measuredBoot(measured: Measured): MeasuredBoot {
+  const { server, mac, platform, common, node, programs, file } = measured
   const prefix = `(tftp,${server})/grub`
   const commands: { what: 'grub_cmd' | 'kernel_cmdline'; text: string }[] = [
     { what: 'grub_cmd', text: `[ -e ${prefix}/${platform}/grub.cfg ]` },
@@ -121,10 +111,7 @@ function run(
 /** Thrown for a script or an argument that GRUB does not take, or whose measurement is not known. */
 export class GrubError extends Error {}
 
-/**
- * Quotes a text as one word of a GRUB command. Throws GrubError for a character that GRUB cannot keep in a
- * word of a file: it reads bytes of ASCII.
- */
+/** Quotes a text as one word of a GRUB command. Throws GrubError for what is not printable ASCII. */
 export function quoted(text: string): string {
   if (/[^\x20-\x7e]/.test(text))
     throw new GrubError(`${JSON.stringify(text)} has a character that GRUB does not take`)
@@ -132,10 +119,7 @@ export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`
 }
 
-/**
- * Splits a kernel command line as the kernel does: at blanks outside of double quotes, which are no part
- * of a word. Throws GrubError for what GRUB would hand on in another form.
- */
+/** Splits a kernel command line as the kernel does. Throws GrubError for what GRUB would change. */
 export function kernelWords(line: string): string[] {
   const odd = /['\\]/.exec(line)?.[0]
   if (odd) throw new GrubError(`GRUB cannot hand on ${odd} in kernel options: leave it out`)
@@ -160,15 +144,8 @@ const notPlain = new Set(
   ).split(' ')
 )
 
-/**
- * Yields the commands of a straight-line GRUB script, each as its words. `variables` may be used in it;
- * `name` is the script's. Throws GrubError at the line of what is not straight.
- */
-export function* straightCommands(
-  script: string,
-  variables: Readonly<Record<string, string>>,
-  name: string
-): Generator<string[]> {
+/** Yields the words of each command of a GRUB script. Throws GrubError where it is no straight line. */
+export function* straightCommands(script: string, variables: Readonly<Record<string, string>>, name: string) {
   for (const [i, line] of script.split('\n').entries()) {
     const fail = (what: string) =>
       new GrubError(`${name}, line ${i + 1}: ${what}, so its measurement is not known beforehand`)
@@ -184,11 +161,7 @@ export function* straightCommands(
 const part = /(\s+)|(#.*)|'([^']*)'|"((?:[^"\\`]|\\.)*)"|\\(.)|([\w.,:/@%+=()~^-]+)|(\$\{\w+\}|\$\w+)/y
 
 /** Reads the words of a line as GRUB does. `fail` makes the error of what is more than a word. */
-function wordsOf(
-  line: string,
-  variables: Readonly<Record<string, string>>,
-  fail: (what: string) => Error
-): string[] {
+function wordsOf(line: string, variables: Readonly<Record<string, string>>, fail: (what: string) => Error) {
   const expand = (text: string) =>
     text.replace(/\\(["$\\])|\$(?:\{(\w+)\}|(\w+))/g, (_, kept?: string, braced?: string, bare = '') => {
       const name = braced ?? bare

@@ -53,10 +53,7 @@ function place({ directory, files, names, loaders, known, programs, kept }: Plac
 
 const inodeOf = ({ dev, ino }: Stats) => `${dev} ${ino}`
 
-/**
- * Removes contents whose names are lies: links to a file that was written over in place. The old content of a
- * file that was replaced by another one is still there, and stays.
- */
+/** Removes links to files that were written over in place: their names, the hashes, are lies. */
 function removeLies(files: string, contents: string, now: Readonly<Record<string, KnownFile>>): void {
   const hashes = new Map<string, string>()
   for (const [name, { sha256 }] of Object.entries(now)) {

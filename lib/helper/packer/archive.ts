@@ -44,15 +44,9 @@ function* entry(member: Member, links: Map<string, string>, omitted: Omissions):
   const path = text(member.path)
   const inode = `${stat.dev}:${stat.ino}`
   const linkpath = links.get(inode)
-  if (linkpath !== undefined) {
-    yield* head(path, stat, { type: 'Link', linkpath })
-    return
-  }
+  if (linkpath !== undefined) return yield* head(path, stat, { type: 'Link', linkpath })
   const kind = kindOf(member)
-  if ('unable' in kind) {
-    omitted.add(kind.unable, printable(member.path))
-    return
-  }
+  if ('unable' in kind) return omitted.add(kind.unable, printable(member.path))
   if (stat.nlink > 1n && !stat.isDirectory()) links.set(inode, path)
   if (kind.type !== 'File') yield* head(stat.isDirectory() ? `${path}/` : path, stat, kind)
   else {
@@ -109,7 +103,8 @@ function* head(path: string, stat: BigIntStats, kind: Kind): Generator<Buffer> {
 function* file(path: string, member: Member): Generator<Buffer> {
   const fd = namingMember(member.path, () => openSync(member.openPath, FILE))
   try {
-    unmounted(member.path, fd, member.mount)
+    // Names may have changed since they were listed.
+    if (mountOf(fd) !== member.mount) throw new Error(`${printable(member.path)}: something is mounted there`)
     unchanged(member.path, fd, member.stat)
     yield* head(path, member.stat, { type: 'File' })
     const size = Number(member.stat.size)
@@ -205,18 +200,12 @@ function* inDirectory(
   unchanged(path, directory, before)
 }
 
-/** Throws an Error for an open file of another mount: names may have changed since they were listed. */
-function unmounted(path: string, fd: number, mount: string | undefined): void {
-  if (mountOf(fd) !== mount) throw new Error(`${printable(path)}: something is mounted there`)
-}
-
 /** Throws an Error when an open file is another one than at `before`, or has changed since. */
 function unchanged(path: string, fd: number, before: BigIntStats): void {
   const now = namingMember(path, () => fstatSync(fd, { bigint: true }))
-  const isSame = (['dev', 'ino', 'size', 'mtimeNs', 'ctimeNs'] as const).every(
-    key => now[key] === before[key]
-  )
-  if (!isSame) throw new Error(`${printable(path)}: file changed as we read it`)
+  const stamp = ['dev', 'ino', 'size', 'mtimeNs', 'ctimeNs'] as const
+  if (stamp.some(key => now[key] !== before[key]))
+    throw new Error(`${printable(path)}: file changed as we read it`)
 }
 
 /** Runs `work` on a member. Its error names the member, not the path by which it was opened. */

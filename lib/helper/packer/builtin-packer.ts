@@ -14,15 +14,8 @@ export const builtinPacker: Packer = {
   name: 'builtin',
   suffix: '.tar.gz',
 
-  async pack({
-    tree,
-    excludes,
-    output,
-    owner,
-    signal,
-    timeLimitMs,
-    progress
-  }: PackRequest): Promise<PackResult> {
+  async pack(request: PackRequest): Promise<PackResult> {
+    const { tree, excludes, output, owner, signal, timeLimitMs, progress } = request
     const contents = await contentsOf(tree, excludes)
     const packed = await fillNew(
       output,

@@ -1,17 +1,10 @@
 import { unavailable } from '../../base/errors.js'
 import { locate, run } from '../../program/program.js'
 import { builtinPacker } from './builtin-packer.js'
-import type { Packer } from './packer.js'
 import { type Compressor, systemPacker } from './system-packer.js'
 
-/**
- * Returns the packer that the ini names; `auto`: that of the system where GNU tar is installed. Throws 503
- * naming the missing program and the ini key that asks for it.
- */
-export async function choosePacker(
-  packer: 'auto' | 'system' | 'builtin',
-  compressor: Compressor
-): Promise<Packer> {
+/** Returns the packer of the ini; `auto`: GNU tar's if it is there. Throws 503 naming what is missing. */
+export async function choosePacker(packer: 'auto' | 'system' | 'builtin', compressor: Compressor) {
   if (packer === 'builtin') return builtinPacker
   const { stdout } = await run('tar', ['--version'], { timeLimitMs: 30_000 }).catch(() => ({ stdout: '' }))
   if (!stdout.includes('GNU tar')) {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import { readdir, readFile, statfs } from 'node:fs/promises'
 import { arch, release } from 'node:os'
 import { join } from 'node:path'
@@ -77,11 +77,7 @@ export async function initramfsOf(request: CacheRequest): Promise<CachedInitramf
 }
 
 /** Why the initramfs has to be built, as a sentence; undefined where the last one is as good as a new one. */
-async function whyBuild(
-  request: CacheRequest,
-  key: string,
-  last: Build | undefined
-): Promise<string | undefined> {
+async function whyBuild(request: CacheRequest, key: string, last: Build | undefined) {
   if (last === undefined) return 'nothing is known of an earlier build'
   if (last.key !== key) return 'its kernel, its modules, svcd or this machine is another one'
   const { tree, path } = request
@@ -100,12 +96,12 @@ async function whyBuild(
 /** Reads the file in pieces, which is faster than to start a thread for it. */
 async function checksum(tree: string, initrd: string, path: string, limits: Limits): Promise<string> {
   const file = await openInside(tree, initrd, path)
-  const hash = createHash('sha256')
+  const digest = createHash('sha256')
   const { signal, release } = timeLimited(limits)
   try {
     for await (const chunk of file.createReadStream({ highWaterMark: CHUNK_BYTES, signal }))
-      hash.update(chunk)
-    return hash.digest('hex')
+      digest.update(chunk)
+    return digest.digest('hex')
   } finally {
     release()
   }
@@ -113,23 +109,21 @@ async function checksum(tree: string, initrd: string, path: string, limits: Limi
 
 /** Digests what goes into an initramfs beside the image: the request, svcd's own part, the running kernel. */
 async function keyOf({ path, kernelversion, dracutmodules, kernelmodules }: CacheRequest): Promise<string> {
-  const hash = createHash('sha256')
-  hash.update(JSON.stringify([path, kernelversion, dracutmodules, kernelmodules, release(), arch()]))
+  const digest = createHash('sha256')
+  digest.update(JSON.stringify([path, kernelversion, dracutmodules, kernelmodules, release(), arch()]))
   const own = [`${shipped}package.json`, fileURLToPath(new URL('./sandbox.js', import.meta.url))]
   for (const directory of ['dracut', 'initramfs-tools', 'libexec'])
     for (const entry of await readdir(`${shipped}${directory}`, { recursive: true, withFileTypes: true }))
       if (entry.isFile()) own.push(join(entry.parentPath, entry.name))
   for (const file of own.sort())
-    hash.update(JSON.stringify([file.slice(shipped.length), (await readFile(file)).toString('base64')]))
-  return hash.digest('hex')
+    digest.update(JSON.stringify([file.slice(shipped.length), (await readFile(file)).toString('base64')]))
+  return digest.digest('hex')
 }
-
-const sha256Of = (text: string) => createHash('sha256').update(text).digest('hex')
 
 /** Writes a build as a text that begins with its own checksum. Throws Error where it is too long. */
 function written(build: Build): string {
   const text = JSON.stringify(build)
-  const record = `${sha256Of(text)} ${text}`
+  const record = `${hash('sha256', text)} ${text}`
   if (Buffer.byteLength(JSON.stringify(record)) > RECORD_BYTES_MAX)
     throw new Error('the image has too many directories to remember')
   return record
@@ -138,7 +132,7 @@ function written(build: Build): string {
 /** Reads a record; undefined for one that is not whole, or of a version that kept something else. */
 function parse(record: string): Build | undefined {
   const text = record.slice(65)
-  if (record.slice(0, 65) !== `${sha256Of(text)} `) return undefined
+  if (record.slice(0, 65) !== `${hash('sha256', text)} `) return undefined
   const build: Build = JSON.parse(text)
   return build.directories === undefined ? undefined : build
 }
@@ -222,7 +216,7 @@ function* digestsOf(listing: Listing, made: string): Generator<void, Record<stri
     yield
     const inputs = lines.filter(line => [made, unfinished].every(path => !line.startsWith(`${path}\0`)))
     const text = inputs.sort().join('\n')
-    if (text !== '') digests[directory] = createHash('sha256').update(text).digest('base64').slice(0, 16)
+    if (text !== '') digests[directory] = hash('sha256', text, 'base64').slice(0, 16)
   }
   return digests
 }

@@ -15,10 +15,7 @@ import {
 
 export type Compressor = 'zstd' | 'pigz' | 'none'
 
-/**
- * Suffix and command. GNU tar runs the command by `sh -c`: it must hold nothing from outside. The compressor
- * writes to tar's own output, and its failure is tar's.
- */
+/** Suffix and command. GNU tar runs the command by `sh -c`: it must hold nothing from outside. */
 const COMPRESSORS: Readonly<Record<Compressor, { suffix: string; command?: string }>> = {
   zstd: { suffix: '.tar.zst', command: 'zstd -T0 -q' },
   pigz: { suffix: '.tar.gz', command: 'pigz -n' },
@@ -38,12 +35,8 @@ export function systemPacker(compressor: Compressor): Packer {
     suffix,
     async pack(request: PackRequest): Promise<PackResult> {
       const contents = await contentsOf(request.tree, request.excludes)
-      const words = [
-        ...options(command),
-        ...excluding(contents),
-        `--directory=${request.path ?? request.tree}`,
-        '.'
-      ]
+      const where = [`--directory=${request.path ?? request.tree}`, '.']
+      const words = [...options(command), ...excluding(contents), ...where]
       const omitted = new Omissions()
       // tar itself names the directories of other devices, where it sees them.
       for (const { path, isDirectory, isBound } of contents.mounts)
@@ -70,25 +63,13 @@ export function systemPacker(compressor: Compressor): Packer {
  * extended headers would hold tar's process id. Packing changes access times.
  */
 const options = (compressor: string | undefined) => [
-  '--create',
-  '--file=-',
-  `--record-size=${RECORD_BYTES}`,
-  '--format=posix',
+  ...['--create', '--file=-', `--record-size=${RECORD_BYTES}`, '--format=posix'],
   '--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime',
-  '--sort=name',
-  '--numeric-owner',
-  '--acls',
-  '--selinux',
-  '--xattrs',
-  '--xattrs-include=*',
-  '--sparse',
-  '--sparse-version=0.0',
-  '--one-file-system',
+  ...['--sort=name', '--numeric-owner', '--acls', '--selinux', '--xattrs', '--xattrs-include=*'],
+  ...['--sparse', '--sparse-version=0.0', '--one-file-system'],
   // Otherwise tar does not say which directories lie on another file system.
-  '--verbose',
-  '--index-file=/dev/null',
-  `--checkpoint=${RECORDS_PER_CHECKPOINT}`,
-  '--checkpoint-action=echo=#%u',
+  ...['--verbose', '--index-file=/dev/null'],
+  ...[`--checkpoint=${RECORDS_PER_CHECKPOINT}`, '--checkpoint-action=echo=#%u'],
   ...(compressor === undefined ? [] : [`--use-compress-program=${compressor}`])
 ]
 
@@ -137,10 +118,7 @@ function progressOf(contents: Contents, tell: (fraction: number) => void) {
   }
 }
 
-/**
- * Reads the standard error of GNU tar (LC_ALL=C) and its compressor, line by line: checkpoints
- * (`#<records>`), files that tar leaves out without failing, and the rest, which goes to `line`.
- */
+/** Reads the standard error of GNU tar (LC_ALL=C) and its compressor, line by line. */
 class TarMessages {
   #ofTar: string | undefined
   #ofCompressor: string | undefined

@@ -12,7 +12,7 @@ function parts(version: string): [string, string | undefined] {
 /** Compares two numbers of any length, as texts. */
 const numbers = (a: string, b: string) => Number(BigInt(a) - BigInt(b))
 
-/** Compares as `rpm.vercmp`: version, then release, in runs of digits or letters; digits come last. */
+/** Compares as `rpm.vercmp`: version, then release, in runs of digits or letters. */
 export const rpmOrder: VersionOrder = (a, b) => {
   const [[version, release], [other, otherRelease]] = [parts(a), parts(b)]
   const order = rpmText(version, other)
@@ -24,25 +24,15 @@ function rpmText(a: string, b: string): number {
   const [x, y] = [a, b].map(text => [...(text.match(/[0-9]+|[A-Za-z]+|[~^]/g) ?? [])]) as [string[], string[]]
   for (let i = 0; ; i++) {
     const [one, two] = [x[i] ?? '', y[i] ?? '']
-    if (one === two) {
-      if (one === '') return 0
-      continue
-    }
-    // A tilde comes before the end of the text, a caret after it and before all else.
-    for (const [mark, atEnd] of [
-      ['~', -1],
-      ['^', 1]
-    ] as const) {
-      if (one === mark) return two === '' ? atEnd : -1
-      if (two === mark) return one === '' ? -atEnd : 1
-    }
-    if (one === '' || two === '') return one === '' ? -1 : 1
-    const [isNumber, isOther] = [/^[0-9]/.test(one), /^[0-9]/.test(two)]
-    if (isNumber !== isOther) return isNumber ? 1 : -1
-    const order = isNumber ? numbers(one, two) : one < two ? -1 : 1
-    if (order !== 0) return order
+    const byText = one < two ? -1 : Number(one > two)
+    const order = kindOf(one) - kindOf(two) || (/^\d/.test(one) ? numbers(one, two) : byText)
+    if (order !== 0 || one === '') return order
   }
 }
+
+/** The kinds of runs in their order: a tilde comes before the end of the text, digits come last. */
+const kinds = [/^~/, /^$/, /^\^/, /^[A-Za-z]/, /^[0-9]/]
+const kindOf = (run: string) => kinds.findIndex(kind => kind.test(run))
 
 /** Compares as `dpkg --compare-versions`: runs of other characters, letters first, and numbers in turns. */
 export const dpkgOrder: VersionOrder = (a, b) => {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { closeSync, fsyncSync, openSync, readSync, writeFileSync } from 'node:fs'
+import { createReadStream, fsyncSync, writeFileSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { createGzip } from 'node:zlib'
 import { answerQuestions, LONGEST_MS } from '../../base/thread.js'
@@ -7,23 +7,21 @@ import { run } from '../../program/program.js'
 import { archive, walk, walkOf } from './archive.js'
 import type { Contents } from './contents.js'
 import type { Hashed, WorkerTask } from './in-worker.js'
-import { Omissions, type PackResult } from './packer.js'
+import { Omissions } from './packer.js'
 import { writePlainTar } from './plain-tar.js'
 
 // The thread that in-worker.ts starts. It does one task, which may block it.
 const HASH_CHUNK_BYTES = 1024 * 1024
 const BATCH_BYTES = 256 * 1024
 
-function hashOf(file: string): Hashed {
+async function hashOf(chunks: AsyncIterable<Buffer>, seen = (_: Buffer) => {}): Promise<Hashed> {
   const hash = createHash('sha256')
-  const chunk = Buffer.allocUnsafe(HASH_CHUNK_BYTES)
-  const fd = openSync(file, 'r')
   let bytes = 0
-  for (let read = readSync(fd, chunk); read > 0; read = readSync(fd, chunk)) {
-    hash.update(chunk.subarray(0, read))
-    bytes += read
+  for await (const chunk of chunks) {
+    seen(chunk)
+    hash.update(chunk)
+    bytes += chunk.length
   }
-  closeSync(fd)
   return { sha256: hash.digest('hex'), bytes }
 }
 
@@ -51,17 +49,11 @@ function sizeOf(contents: Contents, isSparse: boolean): number {
 }
 
 /** Reads the tree here and compresses in node's thread pool. */
-async function archiveTo(
-  output: number,
-  contents: Contents,
-  report: (progress: number) => void
-): Promise<PackResult> {
+async function archiveTo(output: number, contents: Contents, report: (progress: number) => void) {
   const omitted = new Omissions()
-  const hash = createHash('sha256')
   const total = sizeOf(contents, false)
   let readBytes = 0
   let told = 0
-  let bytes = 0
 
   const tell = (size: number) => {
     readBytes += size
@@ -89,22 +81,15 @@ async function archiveTo(
   const gzip = createGzip()
   const pieces = Readable.from(batches(archive(walkOf(contents), omitted)), { highWaterMark: 2 })
   pieces.once('error', error => gzip.destroy(error)).pipe(gzip)
-  for await (const chunk of gzip as AsyncIterable<Buffer>) {
-    writeFileSync(output, chunk)
-    hash.update(chunk)
-    bytes += chunk.length
-  }
+  const hashed = await hashOf(gzip, chunk => writeFileSync(output, chunk))
   fsyncSync(output)
-  return { sha256: hash.digest('hex'), bytes, omitted: omitted.sentences() }
+  return { ...hashed, omitted: omitted.sentences() }
 }
 
-answerQuestions((task: WorkerTask, report): Hashed | number | undefined | Promise<Hashed | PackResult> => {
-  if (task.kind === 'hash') return hashOf(task.file)
+answerQuestions<WorkerTask, unknown>((task, report) => {
+  if (task.kind === 'hash') return hashOf(createReadStream(task.file, { highWaterMark: HASH_CHUNK_BYTES }))
   if (task.kind === 'unpacked') return hashUnpacked(task.program, task.file)
   if (task.kind === 'measure') return sizeOf(task.contents, true)
-  if (task.kind === 'plain') {
-    writePlainTar(task.from, task.to, task.most)
-    return undefined
-  }
+  if (task.kind === 'plain') return writePlainTar(task.from, task.to, task.most)
   return archiveTo(task.output, task.contents, report)
 })

@@ -5,10 +5,7 @@ import type { Remote, Target } from './remote.js'
 
 const QUICK_MS = 15_000
 
-/**
- * Checks what a grab or a push needs: rsync, ssh and the key here, a node that lets us in and has rsync.
- * Takes seconds at most. Throws Error in one sentence with the reason (rules 2.4).
- */
+/** Checks in seconds what a grab or a push needs here and there. Throws Error with the reason (rules 2.4). */
 export async function checkReachable(
   remote: Remote,
   node: string,

@@ -105,10 +105,7 @@ const neverDeleted: readonly string[] = ['/home/***', '/root/.ssh/***']
 /** rsync's own limit, less what it adds. */
 const LONGEST_PATTERN = 4000
 
-/**
- * Reads `grab_filesystems` and `grab_exclude` of an OS image: returns normal mount points (default: `/`) and
- * patterns of rsync that begin with a slash. Throws Error naming the field and the entry.
- */
+/** Reads `grab_filesystems` (default: `/`) and `grab_exclude`. Throws Error naming field and entry. */
 export function checkSelection(filesystems: readonly string[], exclude: readonly string[]) {
   return {
     filesystems: [...new Set((filesystems.length === 0 ? ['/'] : filesystems).map(filesystem))],
@@ -150,11 +147,7 @@ const PSEUDO = ['/proc', '/sys', '/dev', '/run']
  * Chooses among a node's mount points by `filesystems`, as `checkSelection` returns them. Throws Error for a
  * path that is neither a mount point nor a part of a chosen one, as it could be a link to somewhere else.
  */
-export function chooseFilesystems(
-  node: string,
-  filesystems: readonly string[],
-  mounted: readonly string[]
-): FilesystemChoice {
+export function chooseFilesystems(node: string, filesystems: readonly string[], mounted: readonly string[]) {
   const there = new Set(['/', ...mounted])
   const taken = filesystems.filter(path => there.has(path)).sort()
   const missing = filesystems.filter(path => !there.has(path))
@@ -179,15 +172,11 @@ const hide = (pattern: string) => `- ${pattern}`
 const hidePath = (path: string) => hide(literal(posix.normalize(path)))
 const lostAndFound = (taken: readonly string[]) => taken.map(path => hide(posix.join(path, 'lost+found')))
 
-/**
- * Returns rsync's filter rules of a grab without the patterns `exclude` and the paths `own`. Volatile
- * directories and mount points that are left alone are copied empty.
- */
-export const grabRules = (
-  exclude: readonly string[],
-  own: readonly string[],
-  { taken, left }: FilesystemChoice
-) => [
+/** `exclude`: patterns; `own`: paths of the node. Neither is copied. */
+type RulesOf = (exclude: readonly string[], own: readonly string[], chosen: FilesystemChoice) => string[]
+
+/** Returns rsync's filter rules of a grab. Volatile directories, and mounts left alone, are copied empty. */
+export const grabRules: RulesOf = (exclude, own, { taken, left }) => [
   ...own.map(hidePath),
   ...exclude.map(hide),
   ...volatile.map(path => hide(`${path}/*`)),
@@ -197,15 +186,8 @@ export const grabRules = (
   ...left.map(literal).flatMap(path => [`+ ${path}/`, hide(`${path}/*`), hide(path)])
 ]
 
-/**
- * Returns rsync's filter rules of a push without the patterns `exclude` and the paths `own`. Excluded paths
- * are neither sent nor deleted; mount points that are left alone keep their modes too.
- */
-export const pushRules = (
-  exclude: readonly string[],
-  own: readonly string[],
-  { taken, left }: FilesystemChoice
-) => [
+/** Returns rsync's filter rules of a push: excluded paths are neither sent nor deleted. */
+export const pushRules: RulesOf = (exclude, own, { taken, left }) => [
   ...left.map(path => hide(literal(path))),
   ...own.map(hidePath),
   ...[...exclude, ...volatile].map(hide),

@@ -38,10 +38,7 @@ const MOST_TOLD = 5
 /** Reasons logged per file: answers of other controllers are part of them. */
 const MOST_REASONS = 20
 
-/**
- * Fetches the files that objects name and this controller lacks (rules 11.19). A file has a hidden name with
- * its checksum until it is whole, so that the next try uses the part, also after a crash.
- */
+/** Fetches the files that objects name and this controller lacks (rules 11.19); parts survive a crash. */
 export class Copies {
   readonly #directory: string
   readonly #fetcher: Fetcher
@@ -105,7 +102,7 @@ export class Copies {
   async whoHas(name: string, signal: AbortSignal): Promise<string | undefined> {
     for (const source of this.options.sources())
       try {
-        await checksumAt(source, name, this.#asking, signal)
+        await checksumAt({ source, asking: this.#asking, signal }, name)
         return `controller ${source.name} has it`
       } catch (error) {
         signal.throwIfAborted()
@@ -116,7 +113,8 @@ export class Copies {
 
   async having(pack: PackDoc, signal: AbortSignal): Promise<string[]> {
     const asked = this.options.sources().map(async source => {
-      const sums = filesOf(pack).map(file => checksumAt(source, file, this.#asking, signal))
+      const ask = { source, asking: this.#asking, signal }
+      const sums = filesOf(pack).map(file => checksumAt(ask, file))
       const [packed] = await Promise.all(sums).catch(() => [])
       return packed?.sha256 === pack.sha256 ? source.name : []
     })

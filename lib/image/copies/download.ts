@@ -22,6 +22,13 @@ export interface Asking {
   readonly pace?: Pace
 }
 
+/** The controller that is asked now, and how. */
+export interface Ask {
+  readonly source: Source
+  readonly asking: Asking
+  readonly signal: AbortSignal
+}
+
 /** A controller did not give a file. The message names the controller. */
 export class SourceError extends Error {
   /** `lacks`: it does not have the file; `wrong`: it gave another file; `fails`: anything else. */
@@ -65,16 +72,11 @@ export type Patience = 'none' | 'turn' | undefined
 export const checksumText = ({ bytes, sha256 }: Hashed) => `${bytes} ${sha256}`
 
 /** Asks a controller for the size and the SHA-256 of a file. Throws SourceError. */
-export async function checksumAt(
-  source: Source,
-  name: string,
-  asking: Asking,
-  signal: AbortSignal
-): Promise<Hashed> {
-  const path = `/copies/${name}/checksum`
-  return answered(source, path, {}, asking, ANSWER_MS.checksum, signal, async (answer, asked) => {
+export function checksumAt(ask: Ask, name: string): Promise<Hashed> {
+  const { source, asking } = ask
+  return answered(ask, `/copies/${name}/checksum`, {}, ANSWER_MS.checksum, async (answer, asked) => {
     if (answer.status !== 200) throw refusal(source, answer)
-    const text = (await readWhole(paced(answer.body, source, asking), LONGEST_CHECKSUM)).toString()
+    const text = (await readWhole(paced(answer.body, ask), LONGEST_CHECKSUM)).toString()
     const { bytes, sha256, proof } = jsonObjectOrEmpty(text)
     const told = { bytes: Number(bytes), sha256: String(sha256) }
     const isOne = Number.isSafeInteger(bytes) && told.bytes >= 0 && /^[\da-f]{64}$/.test(told.sha256)
@@ -86,16 +88,14 @@ export async function checksumAt(
 
 /** Fetches the rest of a part up to `bytes`. What has come stays. Throws SourceError, or the system's. */
 export async function download(
-  source: Source,
-  file: { readonly name: string; readonly bytes: number },
+  ask: Ask,
+  { name, bytes }: { readonly name: string; readonly bytes: number },
   part: string,
-  asking: Asking,
-  signal: AbortSignal,
   patience?: Patience
 ): Promise<void> {
+  const { source } = ask
   const { O_RDWR, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants
   const handle = await open(part, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600)
-  const { name, bytes } = file
   try {
     const found = await handle.stat()
     if (!found.isFile()) throw new Error(`${part} is no regular file: move it away`)
@@ -103,10 +103,10 @@ export async function download(
     if (found.size > bytes) await handle.truncate(0)
     if (had === bytes) return
     const range = { range: `bytes=${had}-${bytes - 1}` }
-    await answered(source, `/copies/${name}`, range, asking, ANSWER_MS.file, signal, async answer => {
+    await answered(ask, `/copies/${name}`, range, ANSWER_MS.file, async answer => {
       const begins = beginOf(source, answer, had, bytes)
-      if (begins < had) await written(handle.truncate(0))
-      await receive(handle, paced(answer.body, source, asking, patience), begins, bytes, source)
+      if (begins < had) await handle.truncate(0)
+      await receive(handle, paced(answer.body, ask, patience), begins, bytes, source)
     })
   } finally {
     const { size } = await handle.stat()
@@ -138,7 +138,7 @@ async function receive(
   for await (const chunk of chunks) {
     if (at + chunk.length > bytes) throw faultOf(source, 'sends more than it has announced', 'wrong')
     for (let from = 0; from < chunk.length; ) {
-      const { bytesWritten } = await written(handle.write(chunk, from, chunk.length - from, at))
+      const { bytesWritten } = await handle.write(chunk, from, chunk.length - from, at)
       from += bytesWritten
       at += bytesWritten
     }
@@ -147,13 +147,8 @@ async function receive(
 }
 
 /** Yields the chunks of an answer, as long as they come fast enough. */
-async function* paced(
-  body: Readable,
-  source: Source,
-  { pace }: Asking,
-  patience?: Patience
-): AsyncGenerator<Buffer> {
-  const { bytes, ms, brisk, turnMs } = { ...PACE, ...pace }
+async function* paced(body: Readable, { source, asking }: Ask, patience?: Patience): AsyncGenerator<Buffer> {
+  const { bytes, ms, brisk, turnMs } = { ...PACE, ...asking.pace }
   const began = performance.now()
   const isOver = () => patience === 'none' || (patience === 'turn' && performance.now() - began >= turnMs)
   let came = 0
@@ -168,31 +163,22 @@ async function* paced(
       came += chunk.length
       yield chunk
     }
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    throw error instanceof SourceError
+      ? error
+      : faultOf(source, `broke off (${code ?? message}): it goes on from there`)
   } finally {
     clearInterval(watch)
   }
 }
 
-/** A write failed on this side. */
-class WriteError extends Error {
-  constructor(override readonly cause: unknown) {
-    super('')
-  }
-}
-
-const written = <T>(writing: Promise<T>): Promise<T> =>
-  writing.catch(error => {
-    throw new WriteError(error)
-  })
-
-/** Asks for a path, and reads the answer with `read`. Throws SourceError, also for a broken answer. */
+/** Asks for a path, and reads the answer with `read`. Throws SourceError, and what `read` throws. */
 async function answered<T>(
-  source: Source,
+  { source, asking: { trust, proofs, isThere }, signal }: Ask,
   path: string,
   more: Record<string, string>,
-  { trust, proofs, isThere }: Asking,
   headMs: number,
-  signal: AbortSignal,
   read: (answer: Response, asked: Record<string, string>) => Promise<T>
 ): Promise<T> {
   const asked = proofs.headersFor(path)
@@ -204,15 +190,10 @@ async function answered<T>(
     return await read(answer, asked).finally(() => answer.body.destroy())
   } catch (error) {
     signal.throwIfAborted()
-    if (error instanceof WriteError) throw error.cause
-    if (error instanceof SourceError) throw error
     if (error instanceof TooLongError) throw unproved(source)
-    if (error instanceof NoResponseError) {
-      const advice = certificateAdvice(error.code) ?? ELSEWHERE
-      throw faultOf(source, `cannot be asked (${error.reason}): ${advice}`)
-    }
-    const { code, message } = error as NodeJS.ErrnoException
-    throw faultOf(source, `broke off (${code ?? message}): it goes on from there`)
+    if (!(error instanceof NoResponseError)) throw error
+    const advice = certificateAdvice(error.code) ?? ELSEWHERE
+    throw faultOf(source, `cannot be asked (${error.reason}): ${advice}`)
   }
 }
 

@@ -9,6 +9,7 @@ import { leastFree } from '../../monitor/health.js'
 import type { Manifest } from '../manifest.js'
 import { servedMode } from '../publish.js'
 import {
+  type Ask,
   type Asking,
   checksumAt,
   download,
@@ -32,9 +33,7 @@ export interface FetcherOptions {
   readonly asking: Asking
 }
 
-interface Wanted extends Hashed {
-  readonly name: string
-}
+type Wanted = Hashed & { readonly name: string }
 
 /** `held`: another large file comes first; `ended`: svcd stops; else why each controller failed. */
 export type Outcome = 'here' | 'held' | 'ended' | readonly Error[]
@@ -70,9 +69,8 @@ export class Fetcher {
       failures = []
       slow = []
       for (const [source, patience] of turns(this.options.sources(), slow)) {
-        const came = await this.#fetchFrom(source, file, patience, takesLarge, signal).catch(
-          error => error as Error
-        )
+        const coming = this.#fetchFrom(source, file, patience, takesLarge, signal)
+        const came = await coming.catch(error => error as Error)
         if (came === 'held') return came
         if (came === 'here') {
           // A controller with a wrong file still has it.
@@ -115,7 +113,8 @@ export class Fetcher {
     takesLarge: () => boolean,
     signal: AbortSignal
   ): Promise<'here' | 'held'> {
-    const { bytes, sha256 } = pack ?? (await checksumAt(source, name, this.options.asking, signal))
+    const ask = { source, asking: this.options.asking, signal }
+    const { bytes, sha256 } = pack ?? (await checksumAt(ask, name))
     const wanted = { name, bytes, sha256 }
     if (bytes > SMALL && !takesLarge()) return 'held'
     const key = `${source.url} ${sha256}`
@@ -129,7 +128,7 @@ export class Fetcher {
       )
     if (until > this.options.ticks()) throw wrong()
     const part = join(this.#directory, partOf(wanted))
-    const isRight = () => this.#isFetched(source, wanted, part, patience, signal)
+    const isRight = () => this.#isFetched(ask, wanted, part, patience)
     // The part may stem from a power cut or another controller, and bits may flip: try once more from zero.
     if (!(await isRight()) && !(await isRight())) {
       const ms = Math.min(WRONG_MS.first * 2 ** times, WRONG_MS.longest)
@@ -145,23 +144,15 @@ export class Fetcher {
   }
 
   /** Fetches the rest of a part; returns whether the whole is the wanted file. A wrong one is removed. */
-  async #isFetched(
-    source: Source,
-    wanted: Wanted,
-    part: string,
-    patience: Patience,
-    signal: AbortSignal
-  ): Promise<boolean> {
+  async #isFetched(ask: Ask, wanted: Wanted, part: string, patience: Patience): Promise<boolean> {
     try {
-      await this.#room.during(part, wanted.bytes, () =>
-        download(source, wanted, part, this.options.asking, signal, patience)
-      )
+      await this.#room.during(part, wanted.bytes, () => download(ask, wanted, part, patience))
     } catch (error) {
       if (error instanceof SourceError && error.kind === 'wrong') return false
       if (error instanceof DiskFullError) await rm(part, { force: true })
       throw error
     }
-    const { sha256, bytes } = await hashFile(part, signal)
+    const { sha256, bytes } = await hashFile(part, ask.signal)
     if (sha256 === wanted.sha256 && bytes === wanted.bytes) return true
     await rm(part, { force: true })
     return false

@@ -15,9 +15,7 @@ export interface NamedFile {
 const LATELY_MS = 3_600_000
 
 /** Yields every image and every tag with the files that it names; `title` is for messages. */
-export function* fileHolders(
-  view: View
-): Generator<{ type: 'osimage' | 'osimagetag'; name: string; title: string; files: Files }> {
+export function* fileHolders(view: View) {
   for (const image of docsOf(view, 'osimage'))
     yield { type: 'osimage', name: image.name, title: `OS image ${image.name}`, files: filesOf(image) }
   for (const doc of docsOf(view, 'osimagetag')) {

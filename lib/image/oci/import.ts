@@ -11,7 +11,7 @@ import { isObjectName, objectNameRule } from '../../model/names.js'
 import { docsOf, type Tx } from '../../model/stored.js'
 import type { ImageSource, OsimageDoc } from '../../model/types/osimage.js'
 import { type ImageContext, unusable } from '../context.js'
-import { kernelsIn } from '../kernel.js'
+import { hasInitramfsTool, kernelsIn } from '../kernel.js'
 import { packNote, temporary } from '../notes.js'
 import { discard } from '../publish.js'
 import { placeOf } from '../transfers.js'
@@ -51,16 +51,8 @@ export function checkUpdate(image: OsimageDoc, source: string | null): Wanted {
   return { name: image.name, reference: readReference(from, about), isNew: false }
 }
 
-/**
- * Makes a container image the tree of an OS image, unless it is that already: fetched into a hidden
- * directory, unpacked beside the tree. After any failure or kill all is as before (rules 9.16).
- */
-export async function fetchImage(
-  context: ImageContext,
-  wanted: Wanted,
-  actor: Actor,
-  job: JobContext
-): Promise<void> {
+/** Makes a container image the tree of an OS image, unless it is that: all or nothing (rules 9.16). */
+export async function fetchImage(context: ImageContext, wanted: Wanted, actor: Actor, job: JobContext) {
   const { config, model } = context
   const { name, reference } = wanted
   const said = saying(name, reference, job)
@@ -106,10 +98,7 @@ export const saying =
   }
 
 /** Does work in a hidden directory of `[paths] files`, which is removed after it, or by the next start. */
-export async function inScratch(
-  context: ImageContext,
-  work: (scratch: string) => Promise<void>
-): Promise<void> {
+export async function inScratch(context: ImageContext, work: (scratch: string) => Promise<void>) {
   const { files } = context.config.paths
   const note = packNote()
   const scratch = join(files, temporary(note.id, 'oci'))
@@ -147,10 +136,8 @@ async function placeImage(
     const layout = basename(scratch)
     const layers = Math.max(1, made.layers.length)
     const args = { layout, parent, work: basename(path), bytes, layers }
-    await work.call('unpack', args, {
-      ...{ signal: job.signal, timeLimitMs, line: text => job.line(text) },
-      progress: fraction => job.progress(0.5 + fraction * 0.4)
-    })
+    const progress = (fraction: number) => job.progress(0.5 + fraction * 0.4)
+    await work.call('unpack', args, { signal: job.signal, timeLimitMs, line: job.line, progress })
     system = await systemIn(path)
     if (system.lacking === undefined) return
     job.result('lacking', system.lacking)
@@ -200,11 +187,8 @@ export async function lendLayers(
     const kept = join(layersIn(context), name)
     const blob = join(blobs, name)
     // The end of another import may remove what is kept, but not what is linked.
-    const isLinked = await link(kept, blob).then(
-      () => true,
-      () => false
-    )
-    if (!isLinked) continue
+    await link(kept, blob).catch(() => {})
+    if (!(await exists(blob))) continue
     const { sha256, bytes } = (await isFile(blob)) ? await hashFile(blob, signal) : { sha256: '', bytes: 0 }
     if (sha256 === name) {
       lent++
@@ -250,37 +234,21 @@ const meanings = {
 
 type Need = keyof typeof meanings
 
-/** The packages of a kind of Linux, and the line of a Containerfile that adds them. */
-interface Family {
-  readonly ids: readonly string[]
-  readonly packages: Readonly<Record<Need, string>>
-  readonly line: (packages: string) => string
+const debian = {
+  ...{ kernel: 'linux-image-amd64', init: 'systemd-sysv', initramfs: 'initramfs-tools' },
+  install: 'apt-get update && apt-get install -y --no-install-recommends'
 }
-
-const apt = (packages: string) =>
-  `RUN apt-get update && apt-get install -y --no-install-recommends ${packages}`
-
-const families: readonly Family[] = [
-  {
-    ids: ['ubuntu'],
-    packages: { kernel: 'linux-image-generic', init: 'systemd-sysv', initramfs: 'initramfs-tools' },
-    line: apt
-  },
-  {
-    ids: ['debian'],
-    packages: { kernel: 'linux-image-amd64', init: 'systemd-sysv', initramfs: 'initramfs-tools' },
-    line: apt
-  },
-  {
-    ids: ['rhel', 'fedora', 'centos', 'rocky', 'almalinux'],
-    packages: { kernel: 'kernel', init: 'systemd', initramfs: 'dracut' },
-    line: packages => `RUN dnf install -y ${packages}`
-  },
-  {
-    ids: ['suse', 'opensuse', 'sles'],
-    packages: { kernel: 'kernel-default', init: 'systemd-sysvinit', initramfs: 'dracut' },
-    line: packages => `RUN zypper --non-interactive install ${packages}`
-  }
+const redHat = { kernel: 'kernel', init: 'systemd', initramfs: 'dracut', install: 'dnf install -y' }
+const suse = {
+  ...{ kernel: 'kernel-default', init: 'systemd-sysvinit', initramfs: 'dracut' },
+  install: 'zypper --non-interactive install'
+}
+/** The packages of each kind of Linux, by the IDs in os-release, and what a Containerfile adds them by. */
+const families = [
+  { ids: ['ubuntu'], ...debian, kernel: 'linux-image-generic' },
+  { ids: ['debian'], ...debian },
+  { ids: ['rhel', 'fedora', 'centos', 'rocky', 'almalinux'], ...redHat },
+  { ids: ['suse', 'opensuse', 'sles'], ...suse }
 ]
 
 /** The kind of system in the tree of an image, and what it lacks to boot. */
@@ -297,11 +265,10 @@ const MOST_OS_RELEASE = 64 * 1024
 /** Looks into the tree of an image. Throws unavailable (503) for one with too many kernels. */
 export async function systemIn(tree: string): Promise<System> {
   const { ID, ID_LIKE = '', VERSION_ID = '' } = await osRelease(tree)
-  const builders = ['usr/bin/dracut', 'usr/sbin/dracut', 'usr/sbin/mkinitramfs']
   const missing: Need[] = []
   if ((await kernelsIn(tree)).length === 0) missing.push('kernel')
   if (!(await hasAnyInside(tree, usualInits))) missing.push('init')
-  if (!(await hasAnyInside(tree, builders))) missing.push('initramfs')
+  if (!(await hasInitramfsTool(tree))) missing.push('initramfs')
   return {
     ...(ID !== undefined && isObjectName(ID) ? { distribution: ID } : {}),
     ...(/^[\w.-]{1,40}$/.test(VERSION_ID) ? { osrelease: VERSION_ID } : {}),
@@ -313,8 +280,8 @@ function sentence(missing: readonly Need[], ids: readonly string[]): string {
   const what = `it lacks ${missing.map(need => meanings[need]).join(' and ')}`
   const [family] = ids.flatMap(id => families.find(({ ids }) => ids.includes(id)) ?? [])
   if (!family) return `${what}: add them in its Containerfile, as docs/oci.md says`
-  const packages = missing.map(need => family.packages[need]).join(' ')
-  return `${what}; add to its Containerfile: ${family.line(packages)}`
+  const packages = missing.map(need => family[need]).join(' ')
+  return `${what}; add to its Containerfile: RUN ${family.install} ${packages}`
 }
 
 /** Reads /etc/os-release; an empty record where there is none. */

@@ -68,10 +68,7 @@ export async function checkPush(
   return { image, pack, target }
 }
 
-/**
- * Puts a pack into a registry, as an image of one layer: the bytes that nodes install. What is made for it
- * lies in a hidden directory, which is removed after it (rules 9.17).
- */
+/** Puts a pack into a registry, as an image of one layer: the bytes that nodes install (rules 9.17). */
 export async function pushPack(context: ImageContext, push: Push, job: JobContext): Promise<void> {
   const { config } = context
   const { pack, target } = push
@@ -89,12 +86,7 @@ export async function pushPack(context: ImageContext, push: Push, job: JobContex
 }
 
 /** Makes an OCI layout of a pack, which is its layer by a link: skopeo checks its digest as it sends it. */
-async function makeLayout(
-  files: string,
-  scratch: string,
-  { image, pack }: Push,
-  job: JobContext
-): Promise<void> {
+async function makeLayout(files: string, scratch: string, { image, pack }: Push, job: JobContext) {
   const kind = kinds.find(({ end }) => pack.name.endsWith(end))
   if (!kind) throw new Error(`${pack.name} is of no kind that a registry takes`)
   const layout = join(scratch, LAYOUT)

@@ -140,11 +140,7 @@ export class Skopeo {
     return logins === '' ? [`${prefix}no-creds`] : [`${prefix}authfile`, logins]
   }
 
-  async #run(
-    words: readonly string[],
-    scratch: string,
-    limits: Limits & { maxOutput?: number }
-  ): Promise<string> {
+  async #run(words: readonly string[], scratch: string, limits: Limits & { maxOutput?: number }) {
     const stored = words.find(word => word.startsWith(STORED))
     if (stored !== undefined) {
       const image = stored.slice(STORED.length)

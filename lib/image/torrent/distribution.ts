@@ -3,7 +3,6 @@ import { basename, dirname, join } from 'node:path'
 import { Background } from '../../base/background.js'
 import { firstOf, type Log } from '../../base/log.js'
 import { replaceAmongOthers } from '../../disk/file.js'
-import { run } from '../../program/program.js'
 import { scrape } from './scrape.js'
 import { chooseSeeder, type Kept, keepSeeding, Ledger } from './seeding.js'
 import { readInfoHash, type Seeder, type SeederSettings, type Torrent } from './torrent.js'
@@ -16,8 +15,8 @@ export interface DistributionOptions {
   /** The state directory; `seeding.json` in it lists what the seeder got from svcd. */
   readonly state: string
   readonly log: Log
-  /** Runs the tracker's reload command. */
-  readonly run?: RunCommand
+  /** Runs the tracker's reload command to its end. */
+  readonly run: (words: readonly string[], signal: AbortSignal) => Promise<unknown>
   /** Between two looks while all is well; default 1 min. */
   readonly intervalMs?: number
 }
@@ -137,7 +136,8 @@ export class Distribution {
       const result = await this.#keep(new Set(names), torrents, signal)
       const isUnheard = ({ infoHash }: Torrent) => known?.get(infoHash) === 0 && result.seeding.has(infoHash)
       for (const infoHash of this.#noteUnheard(torrents.filter(isUnheard))) {
-        this.#tracker.forgetRead()
+        // The tracker may have missed the last reading.
+        this.#tracker.isRead = false
         // Not while nodes are fetching it, as they could lose the seeder.
         if (result.idle.has(infoHash)) await this.#seeder?.announce?.(infoHash, signal)
       }
@@ -231,34 +231,25 @@ interface TrackerSettings {
   readonly tracker_reload: readonly string[]
 }
 
-const RELOAD_LIMIT_MS = 30_000
-
-/** Runs a command of the ini to its end. */
-type RunCommand = (words: readonly string[], signal: AbortSignal) => Promise<unknown>
-
 /** The cluster's tracker, a service of the system. */
 class Tracker {
   /** Whether the tracker has read the file; unknown at the start and after a failure. */
-  #isRead = false
+  isRead = false
 
-  /** `runCommand` runs the reload command. */
   constructor(
     readonly settings: TrackerSettings,
-    readonly runCommand: RunCommand = ([program = '', ...words], signal) =>
-      run(program, words, { timeLimitMs: RELOAD_LIMIT_MS, signal })
+    readonly run: DistributionOptions['run']
   ) {}
 
   /** Writes the whitelist, and makes the tracker read it. Throws an Error that names the ini key. */
   async allow(infoHashes: readonly string[], signal: AbortSignal): Promise<void> {
     const { whitelist, tracker_reload: reload } = this.settings
     if (whitelist === '') return
-    const text = [...new Set(infoHashes)]
-      .sort()
-      .map(infoHash => `${infoHash}\n`)
-      .join('')
+    const lines = [...new Set(infoHashes)].sort().map(infoHash => `${infoHash}\n`)
+    const text = lines.join('')
     try {
       if (text !== (await readFile(whitelist, 'utf8').catch(() => undefined))) {
-        this.#isRead = false
+        this.isRead = false
         // The tracker runs as another user, and our umask may be strict.
         const directory = dirname(whitelist)
         if (await mkdir(directory, { recursive: true })) await chmod(directory, 0o755)
@@ -267,19 +258,14 @@ class Tracker {
     } catch (error) {
       throw new Error(`[torrent] whitelist: ${(error as Error).message}`)
     }
-    if (this.#isRead || reload.length === 0) return
+    if (this.isRead || reload.length === 0) return
     try {
-      await this.runCommand(reload, signal)
+      await this.run(reload, signal)
     } catch (error) {
       signal.throwIfAborted()
       throw new Error(`[torrent] tracker_reload: ${(error as Error).message}`)
     }
-    this.#isRead = true
-  }
-
-  /** The tracker may have missed the last reading, so that the next `allow` makes it read again. */
-  forgetRead(): void {
-    this.#isRead = false
+    this.isRead = true
   }
 
   /** Returns the seeders of each torrent, by info hash. Throws an Error that names the ini key. */

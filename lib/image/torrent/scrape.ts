@@ -20,19 +20,13 @@ const NOBODY = '0'.repeat(40)
  * It is asked with a scrape: BEP 48 over http, where `announce` in the URL becomes `scrape`, or BEP 15 over
  * udp. Throws an Error saying in a few words why there is no answer.
  */
-export async function scrape(
-  announce: string,
-  infoHashes: readonly string[],
-  signal: AbortSignal
-): Promise<Map<string, number>> {
+export async function scrape(announce: string, infoHashes: readonly string[], signal: AbortSignal) {
   const found = new Map<string, number>()
   const wanted = infoHashes.length === 0 ? [NOBODY] : infoHashes
   for (let i = 0; i < wanted.length; i += AT_ONCE) {
     const some = wanted.slice(i, i + AT_ONCE)
     const counts = await (announce.startsWith('udp:') ? overUdp : overHttp)(announce, some, signal)
-    some.forEach((infoHash, k) => {
-      found.set(infoHash, counts[k] ?? 0)
-    })
+    for (const [k, infoHash] of some.entries()) found.set(infoHash, counts[k] ?? 0)
   }
   return found
 }

@@ -21,10 +21,7 @@ export function chooseSeeder(settings: SeederSettings, files: string): Seeder | 
   return watch === '' ? new Transmission(url, secret, files) : new WatchDirectory(watch, files)
 }
 
-/**
- * The torrents that svcd gave to the seeder, as info hash and file name, on disk. So svcd removes unwanted
- * torrents after a restart too, and touches none of anybody else.
- */
+/** The torrents that svcd gave to the seeder, on disk: no others are removed, also after a restart. */
 export class Ledger {
   #given: Map<string, string> | undefined
 
@@ -33,9 +30,8 @@ export class Ledger {
   /** Throws an Error that names the file when it cannot be read. */
   async read(): Promise<ReadonlyMap<string, string>> {
     try {
-      this.#given ??= new Map(
-        Object.entries(JSON.parse(await unlessMissing(readRegularFile(this.file).then(String), '{}')))
-      )
+      const text = () => unlessMissing(readRegularFile(this.file).then(String), '{}')
+      this.#given ??= new Map(Object.entries(JSON.parse(await text())))
       return this.#given
     } catch (error) {
       throw new Error(`${this.file} cannot be read: ${(error as Error).message}`)
@@ -136,36 +132,27 @@ class WatchDirectory implements Seeder {
   ) {}
 
   async list(): Promise<Seeded[]> {
-    return (await this.#found()).map(({ infoHash }) => ({
-      infoHash,
-      directory: this.files,
-      loaded: true,
-      seeding: true,
-      busy: false,
-      stopped: false,
-      spent: false,
-      problem: ''
-    }))
+    const directory = this.files
+    return (await this.#found()).map(({ infoHash }) => ({ infoHash, directory, loaded: true, seeding: true }))
   }
 
   async add({ name, infoHash }: Torrent): Promise<boolean> {
     if ((await this.#found()).some(found => found.infoHash === infoHash)) return false
     const torrent = await readFile(join(this.files, name))
     // The seeder need not run as root.
-    await this.#do(() => replaceAmongOthers(join(this.directory, name), torrent, 0o644))
+    await inWatch(replaceAmongOthers(join(this.directory, name), torrent, 0o644))
     return true
   }
 
   async remove(infoHash: string): Promise<void> {
     for (const found of await this.#found())
-      if (found.infoHash === infoHash)
-        await this.#do(() => rm(join(this.directory, found.name), { force: true }))
+      if (found.infoHash === infoHash) await inWatch(rm(join(this.directory, found.name), { force: true }))
   }
 
   async start(): Promise<void> {}
 
   async #found(): Promise<Torrent[]> {
-    const names = (await this.#do(() => readdir(this.directory))).filter(name => TORRENT.test(name))
+    const names = (await inWatch(readdir(this.directory))).filter(name => TORRENT.test(name))
     // Unreadable or vanished files are nobody's.
     const all = names.map(async name => ({
       name,
@@ -173,15 +160,12 @@ class WatchDirectory implements Seeder {
     }))
     return Promise.all(all)
   }
-
-  async #do<T>(work: () => Promise<T>): Promise<T> {
-    try {
-      return await work()
-    } catch (error) {
-      throw new Error(`[torrent] seeder_watch: ${(error as Error).message}`)
-    }
-  }
 }
+
+const inWatch = <T>(work: Promise<T>): Promise<T> =>
+  work.catch(error => {
+    throw new Error(`[torrent] seeder_watch: ${error.message}`)
+  })
 
 const certain = ['gid', 'dir', 'status', 'connections'] as const
 /** The last two are there only while the file is checked, or waits to be. */
@@ -229,7 +213,6 @@ class Aria2 implements Seeder {
       seeding: told.status === 'active' && told.seeder === 'true',
       busy: Number(told.connections) > 0,
       stopped: told.status === 'paused',
-      spent: false,
       problem: problem(told)
     }))
   }
@@ -262,22 +245,16 @@ class Aria2 implements Seeder {
   }
 
   async #all(signal: AbortSignal): Promise<Told[]> {
-    const lists = await Promise.all([
-      this.#call<Told[]>('tellActive', [keys], signal),
-      this.#call<Told[]>('tellWaiting', [0, MOST, keys], signal),
-      this.#call<Told[]>('tellStopped', [0, MOST, keys], signal)
-    ])
+    const tell = (which: string, ...range: number[]) =>
+      this.#call<Told[]>(`tell${which}`, [...range, keys], signal)
+    const lists = await Promise.all([tell('Active'), tell('Waiting', 0, MOST), tell('Stopped', 0, MOST)])
     // A torrent that moves between the lists meanwhile is seen twice: the later one counts.
     return [...new Map(lists.flat().map(told => [told.gid, told])).values()]
   }
 
   async #call<T>(method: string, params: readonly unknown[], signal: AbortSignal): Promise<T> {
-    const body = JSON.stringify({
-      jsonrpc: '2.0',
-      id: 'svcd',
-      method: `aria2.${method}`,
-      params: [this.#token, ...params]
-    })
+    const order = { method: `aria2.${method}`, params: [this.#token, ...params] }
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 'svcd', ...order })
     const answered = await requestWhole({ url: this.url, body, signal, ...HTTP_LIMITS }).catch(error => {
       signal.throwIfAborted()
       throw this.#unusable(error.message)

@@ -2,10 +2,7 @@ import { createHash, webcrypto } from 'node:crypto'
 import { open } from 'node:fs/promises'
 import { fillBuffer, replaceFile, withOpen } from '../../disk/file.js'
 
-/**
- * A bencoded value (BEP 3). Texts are bytes; keys of a dictionary are bytes too, one character each (latin1),
- * as a tracker uses info hashes as keys.
- */
+/** A bencoded value (BEP 3). Texts are bytes; keys are bytes too, one character each (latin1). */
 type Bencoded = number | Buffer | readonly Bencoded[] | ReadonlyMap<string, Bencoded>
 
 /** Limits of trackers and seeders over http. The answer of a seeder with 10,000 torrents is smaller. */
@@ -24,22 +21,15 @@ export function encode(value: Bencoded): Buffer {
 }
 
 /** Reads the one value of the bytes. Throws an Error saying at which byte it is not valid. */
-export function decode(bytes: Buffer): Bencoded {
-  const reader = new Reader(bytes)
-  const value = reader.value(0)
-  reader.end()
-  return value
-}
+export const decode = (bytes: Buffer): Bencoded => new Reader(bytes).whole()
 
 /** Returns an entry of a dictionary; undefined for any other value. */
-export function entry(value: Bencoded | undefined, key: string): Bencoded | undefined {
-  return isMap(value) ? value.get(key) : undefined
-}
+export const entry = (value: Bencoded | undefined, key: string): Bencoded | undefined =>
+  isMap(value) ? value.get(key) : undefined
 
 /** Whether a value is a dictionary. */
-export function isMap(value: Bencoded | undefined): value is ReadonlyMap<string, Bencoded> {
-  return value instanceof Map
-}
+export const isMap = (value: Bencoded | undefined): value is ReadonlyMap<string, Bencoded> =>
+  value instanceof Map
 
 const MAX_DEPTH = 32
 const [END, INTEGER, LIST, DICTIONARY] = ['e', 'i', 'l', 'd'].map(letter => letter.charCodeAt(0))
@@ -49,21 +39,23 @@ class Reader {
 
   constructor(readonly bytes: Buffer) {}
 
-  value(depth: number): Bencoded {
+  whole(): Bencoded {
+    const value = this.#value(0)
+    if (this.#at !== this.bytes.length) throw this.#wrong()
+    return value
+  }
+
+  #value(depth: number): Bencoded {
     const letter = this.bytes[this.#at]
     if (depth > MAX_DEPTH) throw this.#wrong()
     if (letter === INTEGER) {
       this.#at++
       return this.#number(/^(?:0|-?[1-9]\d{0,15})$/, 'e')
     }
-    if (letter === LIST) return this.#items(() => this.value(depth + 1))
+    if (letter === LIST) return this.#items(() => this.#value(depth + 1))
     if (letter === DICTIONARY)
-      return new Map(this.#items(() => [this.#text().toString('latin1'), this.value(depth + 1)]))
+      return new Map(this.#items(() => [this.#text().toString('latin1'), this.#value(depth + 1)]))
     return this.#text()
-  }
-
-  end(): void {
-    if (this.#at !== this.bytes.length) throw this.#wrong()
   }
 
   /** Reads what stands between the letter of a list or a dictionary and its end. */
@@ -206,13 +198,13 @@ export interface Seeded {
   /** It has the whole file and offers it; in a watch directory that is assumed. */
   readonly seeding: boolean
   /** Peers are connected to it. */
-  readonly busy: boolean
+  readonly busy?: boolean
   /** It must be started again. */
-  readonly stopped: boolean
+  readonly stopped?: boolean
   /** It must be removed and added again, or it will not serve a node a second time. */
-  readonly spent: boolean
+  readonly spent?: boolean
   /** The problem in a few words; '' for none. */
-  readonly problem: string
+  readonly problem?: string
 }
 
 /** The seeder of the system. Each method throws an Error that names the ini key. */

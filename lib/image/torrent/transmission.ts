@@ -32,11 +32,8 @@ export class Transmission implements Seeder {
   }
 
   async list(signal: AbortSignal): Promise<Seeded[]> {
-    const { torrents } = await this.#call<{ torrents: readonly Told[] }>(
-      'torrent-get',
-      { fields: [...texts, ...numbers] },
-      signal
-    )
+    const fields = [...texts, ...numbers]
+    const { torrents } = await this.#call<{ torrents: readonly Told[] }>('torrent-get', { fields }, signal)
     return torrents.map(told => ({
       infoHash: told.hashString.toLowerCase(),
       directory: told.downloadDir,

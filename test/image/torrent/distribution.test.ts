@@ -6,6 +6,7 @@ import { Distribution, type DistributionOptions } from '../../../lib/image/torre
 import { scrape } from '../../../lib/image/torrent/scrape.js'
 import { keepSeeding, Ledger } from '../../../lib/image/torrent/seeding.js'
 import { createTorrent, type Seeder } from '../../../lib/image/torrent/torrent.js'
+import { run } from '../../../lib/program/program.js'
 import { freePort } from '../../support/free-port.js'
 import { output, requirePrograms, requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
@@ -63,6 +64,7 @@ function distribute(t: Test, { files, root, torrent }: Cluster, settings: Partia
     files,
     state: root,
     log,
+    run: ([program = '', ...words], signal) => run(program, words, { timeLimitMs: 30_000, signal }),
     intervalMs: 300
   })
   t.teardown(() => distribution.close())
