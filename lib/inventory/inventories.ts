@@ -175,10 +175,7 @@ const lastBoot = 'at the last boot'
 /** Facts of which more can be told than their values, and those that an interface that is set up changes. */
 const told: ReadonlySet<string> = new Set(['memory', 'dimms', 'drives', 'nics'])
 
-/**
- * Returns what changed in the hardware between two reports, one sentence each, without the node's name.
- * Kernel, drivers, names, links and speeds are left out: software decides them.
- */
+/** Returns what changed in the hardware, not the software, without the node's name: a sentence each. */
 export function changesOf(before: Inventory, after: Inventory): string[] {
   const [was, now] = [factsOf(before), factsOf(after)]
   const [serial, serialBefore] = [after.system?.serial, before.system?.serial]
