@@ -50,12 +50,8 @@ export function answerSourceOf<K extends TypeName>(
   }
 }
 
-/** Facts about the present pack of an image. */
-interface PackKeys {
-  readonly _kernelsigner: string | null
-  readonly _rehearsed: string | null
-}
-const packKeys = new Map<string, PackKeys>()
+/** Facts about the present packs of images. */
+const packKeys = new Map<string, object>()
 const mostPackKeys = 100
 
 /** Returns the keys of the pack of an image; the same object while they are equal. */
