@@ -38,10 +38,7 @@ interface Kept {
   facts?: Facts
 }
 
-/**
- * Keeps what the nodes are made of (rules 6.16), in memory and stored. A report is stored before it is
- * answered; one that is equal to the last one is not written. A follower takes the records of the leader.
- */
+/** Keeps what nodes are made of (rules 6.16): a report that differs is stored before it is answered. */
 export class Inventories {
   readonly #nodes = new Map<string, Kept>()
   readonly #rate = new NodeRate()

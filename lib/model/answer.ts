@@ -21,10 +21,7 @@ export interface AnswerSource<K extends TypeName = TypeName> {
   readonly image: Docs['osimage'] | undefined
   /** The last reported state of a node; null before the first. */
   readonly status: string | null
-  /**
-   * More keys of a node: what it runs, and would boot (rules 6.8); of an OS image: who signed its kernel
-   * (rules 15.13), and how its pack was rehearsed. The same object while they are equal.
-   */
+  /** More keys of a node (rules 6.8) or an OS image (rules 15.13); the same object while they are equal. */
   readonly runs: object | undefined
 }
 

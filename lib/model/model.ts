@@ -56,10 +56,7 @@ export interface ModelOptions {
   readonly audit: (actor: Actor, changes: readonly Change[], kind: ChangeKind) => Promise<void>
 }
 
-/**
- * Tells the store how to read the state and to verify it, as files may be edited by hand (rules 11.2). `box`
- * seals secret fields (rules 11.8). `directory` is the state directory, `release` svcd's version.
- */
+/** Tells the store how to read and verify the state, secret fields sealed by `box` (rules 11.2, 11.8). */
 export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox, release: string) {
   // The ini may give a controller the address of a device. Objects still load: `svcd check` warns of it.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }

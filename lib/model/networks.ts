@@ -380,10 +380,7 @@ export function withRenamed<D extends NodeDoc | GroupDoc>(
   return { ...doc, interfaces, ...(over && renames.has(over) ? { provision_interface: now(over) } : {}) }
 }
 
-/**
- * Renames interfaces of a single node. A renamed interface of its group becomes the node's own, and the old
- * name counts as removed. Options of the group that the rename concerns become the node's own.
- */
+/** Renames interfaces of a single node: those of its group, and options that name them, become its own. */
 export function withNodeRenamed(tx: Tx, node: NodeDoc, renames: Renames, over: string): NodeDoc {
   if (renames.size === 0) return node
   const groups = byName(groupOf(tx, node))
