@@ -138,11 +138,7 @@ export class Trust {
 
   /** How many nodes have each verdict. */
   counts(): Map<Verdict, number> {
-    const counts = new Map<Verdict, number>([
-      ['good', 0],
-      ['bad', 0],
-      ['unknown', 0]
-    ])
+    const counts = new Map<Verdict, number>((['good', 'bad', 'unknown'] as const).map(one => [one, 0]))
     for (const { verdict } of this.o.records.values()) counts.set(verdict, (counts.get(verdict) ?? 0) + 1)
     return counts
   }
