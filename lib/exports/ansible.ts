@@ -2,10 +2,7 @@ import { asPauses } from '../base/concurrency.js'
 import { notFound } from '../base/errors.js'
 import { addressesOf, asIdentifier, type ExportNode, groupsOf } from './nodes.js'
 
-/**
- * Yields the inventory of `ansible-inventory --list`, or of one host as for `--host`; '' are pauses. Throws
- * 404 for a host that is not among the nodes.
- */
+/** Yields `ansible-inventory --list`, or what `--host` prints; '' are pauses. Throws 404 for no such host. */
 export function* ansible(nodes: readonly ExportNode[], host?: string): Generator<string> {
   if (host !== undefined) {
     const node = nodes.find(({ name }) => name === host)

@@ -7,12 +7,13 @@ const ipmiPort = 623
 /** Number of BMCs for each ipmipower. */
 const mostOfOne = 64
 
-/** Returns the consoles of these nodes, without their passwords, and why others have none. */
+/** Returns the consoles of these nodes, without their passwords; yields lines why others have none. */
 function* consolesOf(nodes: readonly ExportNode[], captured: Captured) {
   const options = { ipmi_port: ipmiPort, standby: false, port: 0, log_directory: '' }
   const own = { ...captured, nodes: nodes.map(({ node }) => node) }
   const { consoles, notes } = yield* asPauses(consolesData(own, options))
-  return { consoles: consoles.map(({ password: _, ...entry }) => entry), notes }
+  for (const note of notes) yield `\n# ${note}`
+  return consoles.map(({ password: _, ...entry }) => entry)
 }
 
 const deviceOf = ({ address, port }: { readonly address: string; readonly port: number }) =>
@@ -20,22 +21,16 @@ const deviceOf = ({ address, port }: { readonly address: string; readonly port: 
 
 /** Yields lines for a conman.conf whose head has the password: `global ipmiopts="P:…"`. */
 export function* conman(nodes: readonly ExportNode[], captured: Captured): Generator<string> {
-  const { consoles, notes } = yield* consolesOf(nodes, captured)
-  for (const note of notes) yield `\n# ${note}`
-  for (const entry of consoles) {
+  for (const entry of yield* consolesOf(nodes, captured)) {
     const { name, username, cipher, privilege } = entry
     const words = `U:${username},C:${cipher},L:${privilege}`
     yield `\nconsole name="${name}" dev="ipmi:${deviceOf(entry)}" ipmiopts="${words}"`
   }
 }
 
-/**
- * Yields lines for a powerman.conf, an ipmipower for each 64 BMCs of a set-up. User and password are in
- * /etc/powerman/svcd-SETUP.conf, in the form of FreeIPMI.
- */
+/** Yields a powerman.conf, an ipmipower per 64 BMCs; passwords stand in /etc/powerman/svcd-SETUP.conf. */
 export function* powerman(nodes: readonly ExportNode[], captured: Captured): Generator<string> {
-  const { consoles, notes } = yield* consolesOf(nodes, captured)
-  for (const note of notes) yield `\n# ${note}`
+  const consoles = yield* consolesOf(nodes, captured)
   yield '\ninclude "/etc/powerman/ipmipower.dev"'
   for (const [setup, { protocol }] of captured.bmcsetups) {
     const entries = consoles.filter(entry => entry.setup === setup)

@@ -54,10 +54,7 @@ export const formats: Readonly<Record<string, ExportFormat>> = {
   }
 }
 
-/**
- * Returns an export as parts that can be iterated again: the first time captures the nodes, so that each
- * time gives the same text. Empty parts are pauses. Throws while it is iterated.
- */
+/** Returns an export in parts, the same each time; empty ones are pauses. Throws while it is iterated. */
 export function exported(name: string, sources: ExportSources, options: ExportOptions): Iterable<string> {
   let of: Export | undefined
   const { view, cluster } = sources

@@ -104,10 +104,7 @@ interface NamedGroup {
 
 const digest = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 8)
 
-/**
- * Gathers the groups, racks, images, tags, roles and states of nodes, in steps. A name that the program does
- * not take is changed; no two groups become one.
- */
+/** Gathers the groups, racks, images, tags, roles and states of nodes, in steps, under names of their own. */
 export function* groupsOf(nodes: readonly ExportNode[], rule: NameRule): Generator<void, NamedGroup[]> {
   const members = new Map<string, string[]>()
   const proposed = new Map<string, string>()
@@ -125,10 +122,7 @@ export function* groupsOf(nodes: readonly ExportNode[], rule: NameRule): Generat
   return [...members].map(([original, nodes]) => ({ original, name: named.get(original) ?? '', nodes }))
 }
 
-/**
- * Returns the names of these originals. Where two names are equal, those that differ from their originals get
- * a digest of it behind them, and so does a reserved name.
- */
+/** Returns names for these originals: a reserved one, or a changed one that is not alone, gets a digest. */
 export function distinct(
   proposed: ReadonlyMap<string, string>,
   isReserved: (name: string) => boolean = () => false

@@ -70,10 +70,7 @@ function* leftOut(why: string, names: readonly string[]): Generator<string> {
 
 const topSwitch = 'svcd-top'
 
-/**
- * Yields a topology.conf: a leaf for each switch, or for each rack of nodes without one, and one above them.
- * It has the nodes of `slurm` alone, because slurmctld complains of others.
- */
+/** Yields a topology.conf of the nodes of `slurm`: a leaf per switch, or rack without one, and a top. */
 export function* slurmTopology(nodes: readonly ExportNode[]): Generator<string> {
   const leaves = new Map<string, string[]>()
   const proposed = new Map<string, string>()

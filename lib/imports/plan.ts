@@ -106,10 +106,7 @@ const without = (fields: Fields, shared: Fields): Fields =>
     Object.entries(fields).filter(([key, value]) => JSON.stringify(shared[key]) !== JSON.stringify(value))
   )
 
-/**
- * Collects the objects of another system for an import. Its notes tell what has no counterpart: a sentence
- * with the objects and the field, and never a secret.
- */
+/** Collects the objects of another system for an import; its notes tell what is lost, and never a secret. */
 export class Plan {
   readonly #notes = new Map<string, { readonly begin: string; readonly names: string[]; text: string }>()
   readonly #names = new Map<string, string>()
@@ -147,12 +144,9 @@ export class Plan {
   named(type: TypeName, given: string): string {
     const known = this.#names.get(`${type} ${given}`)
     if (known !== undefined) return known
-    const like =
-      given
-        .replace(/[^\w-]+/g, '-')
-        .replace(/^[^A-Za-z0-9]+/, '')
-        .slice(0, 56) || type
-    const begin = isObjectName(given) && (type !== 'network' || isNetworkName(given)) ? given : like
+    const like = given.replace(/[^\w-]+/g, '-').replace(/^[^A-Za-z0-9]+/, '')
+    const isName = isObjectName(given) && (type !== 'network' || isNetworkName(given))
+    const begin = isName ? given : like.slice(0, 56) || type
     let name = begin
     for (let i = 2; this.#names.has(`${type}/${name}`); i++) name = `${begin.slice(0, 56)}-${i}`
     this.#names.set(`${type}/${name}`, '').set(`${type} ${given}`, name)

@@ -42,10 +42,8 @@ export function readXcat(text: string, plan: Plan): void {
 
 function stanzasOf(text: string): readonly (readonly [name: string, all: Stanza])[] {
   const found: [string, Map<string, string>][] = []
-  for (const [i, line] of text
-    .replace(/^\ufeff/, '')
-    .split(/\r?\n/)
-    .entries()) {
+  const lines = text.replace(/^\ufeff/, '').split(/\r?\n/)
+  for (const [i, line] of lines.entries()) {
     const fail = (why: string) => new Error(`line ${i + 1}: ${why}`)
     if (/^\s*(?:#.*)?$/.test(line)) continue
     if (line.startsWith('Object name:')) throw fail('is no stanza: give lsdef the option -z')

@@ -137,6 +137,9 @@ const cards = ({ pci }: Inventory, is: (kind: string) => boolean) =>
   pci &&
   counted(pci.flatMap(({ class: kind = '', vendor, device }) => (is(kind) ? `${vendor}:${device}` : [])))
 
+const nicText = ({ driver, speed, link }: NonNullable<Inventory['interfaces']>[number]) =>
+  `${driver ?? 'no driver'}${link && speed !== undefined ? ` ${speed} Mbit/s` : ''}`
+
 /** The facts of a machine in which nodes of a group are compared; the kernel is none of them. */
 const readers = {
   model: ({ system }: Inventory) => words(system?.maker, system?.product),
@@ -152,15 +155,7 @@ const readers = {
     disks && counted(disks.map(({ model, size }) => words(model, size && diskSize(size)) ?? 'unknown')),
   // An interface that nobody has set up has no speed.
   nics: ({ interfaces, source }: Inventory) =>
-    source === 'installation'
-      ? undefined
-      : interfaces &&
-        counted(
-          interfaces.map(
-            ({ driver, speed, link }) =>
-              `${driver ?? 'no driver'}${link && speed !== undefined ? ` ${speed} Mbit/s` : ''}`
-          )
-        ),
+    source === 'installation' || !interfaces ? undefined : counted(interfaces.map(nicText)),
   gpus: (of: Inventory) => cards(of, isGpu),
   infiniband: (of: Inventory) => cards(of, isInfiniband),
   cards: (of: Inventory) => cards(of, kind => !isGpu(kind) && !isInfiniband(kind)),

@@ -38,10 +38,7 @@ interface Kept {
   facts?: Facts
 }
 
-/**
- * Keeps what the nodes are made of (rules 6.16), in memory and stored. A report is stored before it is
- * answered; one that is equal to the last one is not written. A follower takes the records of the leader.
- */
+/** Keeps what nodes are made of (rules 6.16): a report that differs is stored before it is answered. */
 export class Inventories {
   readonly #nodes = new Map<string, Kept>()
   readonly #rate = new NodeRate()
@@ -175,10 +172,7 @@ const lastBoot = 'at the last boot'
 /** Facts of which more can be told than their values, and those that an interface that is set up changes. */
 const told: ReadonlySet<string> = new Set(['memory', 'dimms', 'drives', 'nics'])
 
-/**
- * Returns what changed in the hardware between two reports, one sentence each, without the node's name.
- * Kernel, drivers, names, links and speeds are left out: software decides them.
- */
+/** Returns what changed in the hardware, not the software, without the node's name: a sentence each. */
 export function changesOf(before: Inventory, after: Inventory): string[] {
   const [was, now] = [factsOf(before), factsOf(after)]
   const [serial, serialBefore] = [after.system?.serial, before.system?.serial]

@@ -45,14 +45,11 @@ export function toAddress(text: string): Address {
 }
 
 /** Returns the dotted quad of an address. */
-export function formatAddress(address: Address): string {
-  return `${address >>> 24}.${(address >>> 16) & 255}.${(address >>> 8) & 255}.${address & 255}`
-}
+export const formatAddress = (address: Address): string =>
+  `${address >>> 24}.${(address >>> 16) & 255}.${(address >>> 8) & 255}.${address & 255}`
 
 /** Returns the netmask of a prefix length as an unsigned number: 24 → 255.255.255.0. */
-export function mask(length: number): Address {
-  return length === 0 ? 0 : (-1 << (32 - length)) >>> 0
-}
+export const mask = (length: number): Address => (length === 0 ? 0 : (-1 << (32 - length)) >>> 0)
 
 /** Parses `a.b.c.d/n` and clears host bits; undefined for anything else. */
 export function parsePrefix(text: string): Prefix | undefined {
@@ -65,74 +62,54 @@ export function parsePrefix(text: string): Prefix | undefined {
 }
 
 /** Whether an address lies in a range, or in a network with its network and broadcast address. */
-export function contains({ first, last }: Range, address: Address): boolean {
-  return address >= first && address <= last
-}
+export const contains = ({ first, last }: Range, address: Address): boolean =>
+  address >= first && address <= last
 
 /** Returns the first and last address for devices: all but network and broadcast, which /31 and /32 lack. */
-export function hosts(prefix: Prefix): Range {
-  return prefix.length >= 31 ? prefix : { first: prefix.first + 1, last: prefix.last - 1 }
-}
+export const hosts = (prefix: Prefix): Range =>
+  prefix.length >= 31 ? prefix : { first: prefix.first + 1, last: prefix.last - 1 }
 
 /** Whether an address is in 127.0.0.0/8. */
-export function isLoopback(address: Address): boolean {
-  return address >>> 24 === 127
-}
-
-/** Returns the first clear bit at or after `from`; 256 if there is none. */
-function firstClear(bits: Uint32Array | undefined, from: number): number {
-  for (let word = from >>> 5, low = from & 31; word < 8; word++, low = 0) {
-    const free = ~(bits?.[word] ?? 0) & (-1 << low)
-    if (free !== 0) return (word << 5) + (31 - Math.clz32(free & -free))
-  }
-  return 256
-}
+export const isLoopback = (address: Address): boolean => address >>> 24 === 127
 
 /**
- * A bitmap of used addresses in blocks of 256, with the full blocks in a set of the same kind. So finding a
- * free address depends neither on the size of a network nor on its use (rules 3.7).
+ * The used addresses in blocks of 256, a byte for each, with the full blocks in a set of the same kind. So
+ * finding a free address depends neither on the size of a network nor on its use (rules 3.7).
  */
 export class AddressSet {
-  /** Bitmaps by the address without its last byte; a block without a used address is missing. */
-  readonly #blocks = new Map<number, Uint32Array>()
+  /** By the address without its last byte; a block without a used address is missing. */
+  readonly #blocks = new Map<number, Uint8Array>()
   #full: AddressSet | undefined
 
   add(address: Address): void {
-    const bits = this.#blocks.get(address >>> 8) ?? new Uint32Array(8)
-    this.#blocks.set(address >>> 8, bits)
-    const word = (address & 255) >>> 5
-    bits[word] = (bits[word] ?? 0) | (1 << (address & 31))
-    if (firstClear(bits, 0) === 256) {
-      this.#full ??= new AddressSet()
-      this.#full.add(address >>> 8)
-    }
+    const block = this.#blocks.get(address >>> 8) ?? new Uint8Array(256)
+    this.#blocks.set(address >>> 8, block)
+    block[address & 255] = 1
+    if (block.includes(0)) return
+    this.#full ??= new AddressSet()
+    this.#full.add(address >>> 8)
   }
 
   remove(address: Address): void {
-    const bits = this.#blocks.get(address >>> 8)
-    if (!bits) return
-    const word = (address & 255) >>> 5
-    bits[word] = (bits[word] ?? 0) & ~(1 << (address & 31))
-    if (bits.every(word => word === 0)) this.#blocks.delete(address >>> 8)
+    const block = this.#blocks.get(address >>> 8)
+    if (!block) return
+    block[address & 255] = 0
+    if (!block.includes(1)) this.#blocks.delete(address >>> 8)
     this.#full?.remove(address >>> 8)
   }
 
   has(address: Address): boolean {
-    const word = this.#blocks.get(address >>> 8)?.[(address & 255) >>> 5] ?? 0
-    return (word & (1 << (address & 31))) !== 0
+    return this.#blocks.get(address >>> 8)?.[address & 255] === 1
   }
 
   /** Returns the lowest address from `first` to `last`, both included, that is not in the set. */
   firstFree(first: Address, last: Address): Address | undefined {
     if (first > last) return undefined
-    let block: number | undefined = first >>> 8
-    let inside = firstClear(this.#blocks.get(block), first & 255)
-    if (inside === 256) {
-      block = this.#full ? this.#full.firstFree(block + 1, last >>> 8) : block + 1
-      if (block === undefined) return undefined
-      inside = firstClear(this.#blocks.get(block), 0)
-    }
+    const block = first >>> 8
+    const inside = this.#blocks.get(block)?.indexOf(0, first & 255) ?? first & 255
     const free = block * 256 + inside
-    return free <= last ? free : undefined
+    if (inside >= 0) return free <= last ? free : undefined
+    const next = this.#full ? this.#full.firstFree(block + 1, last >>> 8) : block + 1
+    return next === undefined ? undefined : this.firstFree(next * 256, last)
   }
 }

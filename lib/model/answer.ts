@@ -21,10 +21,7 @@ export interface AnswerSource<K extends TypeName = TypeName> {
   readonly image: Docs['osimage'] | undefined
   /** The last reported state of a node; null before the first. */
   readonly status: string | null
-  /**
-   * More keys of a node: what it runs, and would boot (rules 6.8); of an OS image: who signed its kernel
-   * (rules 15.13), and how its pack was rehearsed. The same object while they are equal.
-   */
+  /** More keys of a node (rules 6.8) or an OS image (rules 15.13); the same object while they are equal. */
   readonly runs: object | undefined
 }
 
@@ -50,12 +47,8 @@ export function answerSourceOf<K extends TypeName>(
   }
 }
 
-/** Facts about the present pack of an image. */
-interface PackKeys {
-  readonly _kernelsigner: string | null
-  readonly _rehearsed: string | null
-}
-const packKeys = new Map<string, PackKeys>()
+/** Facts about the present packs of images. */
+const packKeys = new Map<string, object>()
 const mostPackKeys = 100
 
 /** Returns the keys of the pack of an image; the same object while they are equal. */

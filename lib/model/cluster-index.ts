@@ -125,7 +125,7 @@ const itself = (name: string) => name
 
 /** Looks objects up by something other than their name. An update takes time independent of their number. */
 export class ClusterIndex implements Index {
-  readonly #users = new Map<string, Map<string, Ref>>()
+  readonly #users = new Owners<string, Ref>(refKey)
   readonly #macs = new Owners<string, Owner>(ownerKey)
   readonly #addresses = new Owners<Address, Owner>(ownerKey)
   readonly #gateways = new Owners<Address, string>(itself)
@@ -138,7 +138,7 @@ export class ClusterIndex implements Index {
   constructor(private readonly types: Readonly<Record<string, IndexedType<object>>>) {}
 
   referrers(ref: Ref): readonly Ref[] {
-    return [...(this.#users.get(refKey(ref))?.values() ?? [])]
+    return this.#users.of(refKey(ref))
   }
 
   macOwners(mac: string): readonly Owner[] {
@@ -212,8 +212,10 @@ export class ClusterIndex implements Index {
     const [old, now] = [shares(before), shares(after)]
     const mentioned = new Set(old.mentions.map(refKey))
     const stays = new Set(now.mentions.map(refKey))
-    for (const target of old.mentions) if (!stays.has(refKey(target))) this.#reference(ref, target, false)
-    for (const target of now.mentions) if (!mentioned.has(refKey(target))) this.#reference(ref, target, true)
+    for (const target of old.mentions)
+      if (!stays.has(refKey(target))) this.#users.set(refKey(target), ref, false)
+    for (const target of now.mentions)
+      if (!mentioned.has(refKey(target))) this.#users.set(refKey(target), ref, true)
     const isIn = (there: readonly OwnedConnection[]) => {
       const keys = new Set(there.map(connectionKey))
       return (one: OwnedConnection) => keys.has(connectionKey(one))
@@ -236,18 +238,6 @@ export class ClusterIndex implements Index {
     for (const file of [kernelfile, initrdfile]) this.#files.boot.set(file, user, present)
     for (const file of [imagefile, ...rootfiles]) this.#files.pack.set(file, user, present)
     for (const key of indexed.lookupKeys?.(doc) ?? []) this.#listed.set(key, ref.name, present)
-  }
-
-  #reference(ref: Ref, target: Ref, present: boolean): void {
-    const key = refKey(target)
-    let users = this.#users.get(key)
-    if (present) {
-      if (!users) {
-        users = new Map()
-        this.#users.set(key, users)
-      }
-      users.set(refKey(ref), ref)
-    } else if (users?.delete(refKey(ref)) && users.size === 0) this.#users.delete(key)
   }
 
   #member(group: string, name: string, connections: readonly Connection[], present: boolean): void {

@@ -103,9 +103,8 @@ function withOwn<T extends Settings | SettingLevels>(
 }
 
 /** Returns the settings in force for a node in `group` (rules 3.3). */
-export function settingsOf(node: NodeDoc, group: GroupDoc | undefined, cluster: ClusterSettings): Settings {
-  return withOwn(effectiveGroup(group, cluster).settings, node, field => node[field as keyof NodeDoc])
-}
+export const settingsOf = (node: NodeDoc, group: GroupDoc | undefined, cluster: ClusterSettings): Settings =>
+  withOwn(effectiveGroup(group, cluster).settings, node, field => node[field as keyof NodeDoc])
 
 /** Whether the installer of a distribution writes the disk of a node with this `provision_method`. */
 export const isInstaller = (method: unknown): boolean => method === 'kickstart' || installsPackages(method)

@@ -39,21 +39,14 @@ export const flags: Readonly<Record<string, string>> = {
 
 /** Sets these flags in interface options; an empty flag, and `dhcp` with no, is removed. */
 export function withFlags(options: string, given: Readonly<Record<string, unknown>>): string {
-  const words = new Map(
-    options
-      .split(/\s+/)
-      .filter(word => word !== '')
-      .map(word => [word.replace(/=.*/, ''), word])
-  )
+  const before = options.split(/\s+/).filter(Boolean)
+  const words = new Map(before.map(word => [word.replace(/=.*/, ''), word]))
   for (const [flag, key] of Object.entries(flags)) {
     const value = given[flag]
     if (value === undefined) continue
     const isYes = yesOrNo(value)
     const told = flag === 'dhcp' && isYes !== undefined ? (isYes ? 'yes' : '') : String(value ?? '')
-    const text = told
-      .trim()
-      .split(/[\s,]+/)
-      .join(',')
+    const text = told.trim().replace(/[\s,]+/g, ',')
     if (text === '') words.delete(key)
     else words.set(key, `${key}=${text}`)
   }

@@ -16,10 +16,7 @@ export function serialKey(serial: string | undefined): string | undefined {
   return bare.length < 3 || JUNK.test(bare) ? undefined : text
 }
 
-/**
- * Returns what a UUID is compared by, undefined for one that names no machine. Firmware writes its first
- * half in either order of bytes: both give the same key.
- */
+/** Returns a UUID's key, the same for either order of its first bytes; undefined if it names no machine. */
 export function uuidKey(uuid: string | undefined): string | undefined {
   const digits = (uuid ?? '').replace(/[-{}\s]/g, '').toLowerCase()
   if (!/^[\da-f]{32}$/.test(digits) || new Set(digits).size < 4) return undefined

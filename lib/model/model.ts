@@ -1,4 +1,4 @@
-import { runSync, TooManySteps } from '../base/concurrency.js'
+import { cachedPerObject, runSync, TooManySteps } from '../base/concurrency.js'
 import { badRequest, notFound } from '../base/errors.js'
 import type { Change } from '../store/types.js'
 import { isBmc, type Owner, type Ref, renameReference } from './cluster-index.js'
@@ -11,7 +11,7 @@ import type { CallerRights, ChangeContext, InterfacePatch, ObjectPatch } from '.
 import { applyPatch, omitFields } from './request.js'
 import { checkChangesSliced, checkStateSliced } from './rules.js'
 import type { SecretBox } from './secret-box.js'
-import { type ClusterDoc, effectiveSettings } from './settings.js'
+import { effectiveSettings } from './settings.js'
 import type { ClusterSettings, ClusterStore, NamedController, Tx, View } from './stored.js'
 import { limitViolations } from './table.js'
 import type { GroupDoc } from './types/group.js'
@@ -56,10 +56,7 @@ export interface ModelOptions {
   readonly audit: (actor: Actor, changes: readonly Change[], kind: ChangeKind) => Promise<void>
 }
 
-/**
- * Tells the store how to read the state and to verify it, as files may be edited by hand (rules 11.2). `box`
- * seals secret fields (rules 11.8). `directory` is the state directory, `release` svcd's version.
- */
+/** Tells the store how to read and verify the state, secret fields sealed by `box` (rules 11.2, 11.8). */
 export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox, release: string) {
   // The ini may give a controller the address of a device. Objects still load: `svcd check` warns of it.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }
@@ -70,13 +67,13 @@ export function storeOptions(directory: string, ini: ClusterSettings, box: Secre
 
 /** The cluster's objects and all changes of them, each one transaction with its references and addresses. */
 export class Model {
-  #settings:
-    | {
-        readonly changed: ClusterDoc | undefined
-        readonly controllers: readonly NamedController[]
-        readonly settings: ClusterSettings
-      }
-    | undefined
+  /** By what was changed over http and by the controllers, which are replaced and never changed. */
+  readonly #settings = cachedPerObject((_changed: object) =>
+    cachedPerObject((controllers: readonly NamedController[]): ClusterSettings => {
+      const otherControllers = controllers.filter(({ name }) => name !== this.ini.controller.name)
+      return { ...effectiveSettings(this.view, this.ini), otherControllers }
+    })
+  )
 
   constructor(private readonly options: ModelOptions) {}
 
@@ -118,15 +115,8 @@ export class Model {
 
   /** The cluster's settings in force: those of the ini with the changes made over http. */
   get cluster(): ClusterSettings {
-    const changed = this.view.get('cluster', 'cluster')
-    const { ini } = this.options
     const controllers = this.options.controllers?.() ?? noControllers
-    if (!this.#settings || this.#settings.changed !== changed || this.#settings.controllers !== controllers) {
-      const otherControllers = controllers.filter(({ name }) => name !== ini.controller.name)
-      const settings = { ...effectiveSettings(this.view, ini), otherControllers }
-      this.#settings = { changed, controllers, settings }
-    }
-    return this.#settings.settings
+    return this.#settings(this.view.get('cluster', 'cluster') ?? this.ini)(controllers)
   }
 
   /** Returns a node with all that it inherits from its group, network, image and the cluster. */
@@ -182,10 +172,7 @@ export class Model {
     return this.#audited(actor, kind, fn, steps => this.options.store.changeInSteps(steps))
   }
 
-  /**
-   * Runs a change that is usually short: in one turn, or again in steps if it takes too many. It fails as a
-   * whole if it breaks a rule between objects. `fn` may run twice.
-   */
+  /** Runs a change in one turn, or again in steps if it takes too many: `fn` may run twice. */
   async #ofAnySize<R>(actor: Actor, fn: (changing: ChangeContext) => Generator<unknown, R>): Promise<R> {
     const checked = function* (changing: ChangeContext) {
       const returned = yield* fn(changing)
@@ -363,16 +350,10 @@ export function* saveObject<K extends TypeName>(
   const { tx, cluster } = changing
   const objectType = objectTypes[type]
   const { memberOf, effectiveValues } = objectType
-  const group = memberOf && (before ? memberOf(before) : given.values.get('group'))
-  const inherited = effectiveValues?.(
-    before,
-    typeof group === 'string' ? tx.get('group', group) : undefined,
-    cluster
-  )
-  const after = applyPatch(objectType, before ?? { name }, given, {
-    ...inherited?.settings,
-    ...inherited?.derived
-  })
+  const groupName = memberOf && (before ? memberOf(before) : given.values.get('group'))
+  const group = typeof groupName === 'string' ? tx.get('group', groupName) : undefined
+  const { settings, derived } = effectiveValues?.(before, group, cluster) ?? {}
+  const after = applyPatch(objectType, before ?? { name }, given, { ...settings, ...derived })
   for (const why of limitViolations(objectType.fields, before, after))
     throw badRequest(`${objectType.title} ${name}: ${why}`, 'invalid-field')
   if (objectType.write) yield* objectType.write(changing, before, after, given)

@@ -195,17 +195,12 @@ export function assignAddresses(tx: Tx, node: NodeDoc, cluster: ClusterSettings)
   )
   // The search continues behind the last address: no address becomes free meanwhile.
   const last = new Map<string, Address>()
-  for (const { assignOrder: _, ...other } of open.sort(
-    (a, b) => (a.assignOrder ?? 0) - (b.assignOrder ?? 0)
-  )) {
-    const { interface: name, network } = other
-    const address =
-      network === undefined ? undefined : nextFree(tx, network, cluster, mine, last.get(network))
-    if (network !== undefined && address !== undefined) last.set(network, address)
-    entries.set(
-      name,
-      entry({ ...other, ipaddress: address === undefined ? undefined : formatAddress(address) })
-    )
+  open.sort((a, b) => (a.assignOrder ?? 0) - (b.assignOrder ?? 0))
+  // An address is assigned in a network alone.
+  for (const { assignOrder: _, network = '', ...other } of open) {
+    const address = nextFree(tx, network, cluster, mine, last.get(network))
+    last.set(network, address)
+    entries.set(other.interface, entry({ ...other, network, ipaddress: formatAddress(address) }))
   }
   return withInterfaces(node, entries.values())
 }
@@ -385,10 +380,7 @@ export function withRenamed<D extends NodeDoc | GroupDoc>(
   return { ...doc, interfaces, ...(over && renames.has(over) ? { provision_interface: now(over) } : {}) }
 }
 
-/**
- * Renames interfaces of a single node. A renamed interface of its group becomes the node's own, and the old
- * name counts as removed. Options of the group that the rename concerns become the node's own.
- */
+/** Renames interfaces of a single node: those of its group, and options that name them, become its own. */
 export function withNodeRenamed(tx: Tx, node: NodeDoc, renames: Renames, over: string): NodeDoc {
   if (renames.size === 0) return node
   const groups = byName(groupOf(tx, node))
@@ -402,12 +394,9 @@ export function withNodeRenamed(tx: Tx, node: NodeDoc, renames: Renames, over: s
   const interfaces = (renamed.interfaces ?? []).map(one =>
     was.has(one.interface) ? entry({ ...one, own: groups.has(one.interface) ? undefined : true }) : one
   )
-  const removed = [...(node.removed ?? []), ...[...renames.keys()].filter(name => groups.has(name))]
-  return withInterfaces(
-    renamed,
-    interfaces,
-    removed.filter(name => !was.has(name))
-  )
+  const gone = [...(node.removed ?? []), ...[...renames.keys()].filter(name => groups.has(name))]
+  const removed = gone.filter(name => !was.has(name))
+  return withInterfaces(renamed, interfaces, removed)
 }
 
 /** Merges the given interfaces into a group. Throws 400 for one without a network. */

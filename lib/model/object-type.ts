@@ -44,10 +44,7 @@ export interface ChangeContext {
 /** Settings in force, the level that sets each, and values that answers show but nothing stores. */
 type EffectiveValues = Pick<InheritedValues, 'settings' | 'sources'> & { readonly derived?: object }
 
-/**
- * All that is particular to an object type with the stored shape `D`. The generic code for requests, files,
- * rules, export, import and documents uses it. Optional members state exceptions.
- */
+/** All that is particular to an object type with the stored shape `D`; optional members state exceptions. */
 export interface ObjectType<D extends object = object> extends StoredType<D> {
   readonly type: TypeName
   /** The parameter in paths, if it differs from the type's name. */

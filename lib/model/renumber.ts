@@ -1,5 +1,6 @@
 import { networkInterfaces } from 'node:os'
 import { badRequest } from '../base/errors.js'
+import { firstOf } from '../base/log.js'
 import {
   type Address,
   contains,
@@ -67,12 +68,10 @@ export function renumber(
     )
     yield* saveObject(changing, 'network', name, own, given)
     // A name or time server of another network may be a machine of this one.
-    for (const other of docsOf(tx, 'network').filter(one => one.name !== name))
-      yield tx.put(
-        'network',
-        other.name,
-        moveAddresses(other, anyAddressFields, one => devices.to.get(one) ?? one)
-      )
+    for (const other of docsOf(tx, 'network').filter(one => one.name !== name)) {
+      const next = moveAddresses(other, anyAddressFields, one => devices.to.get(one) ?? one)
+      yield tx.put('network', other.name, next)
+    }
     yield* check(changing, name, `${name} cannot become ${to}`)
     const urls = cluster.urlAddresses.map(text => [toAddress(text), '[http] url'] as const)
     const controllers = [...controllerAddresses(cluster)].map(
@@ -151,16 +150,14 @@ function moveAddresses(
 
 /** Refuses broken rules, naming the first ones. A wrong address is reported for its owner only. */
 function* check({ tx, cluster }: ChangeContext, network: string, title: string): Generator<void> {
-  const first: string[] = []
-  let count = 0
-  let ofNetwork: string | undefined
+  const others: string[] = []
+  let ofNetwork = ''
   yield* checkChangesSliced(tx, cluster, ({ type, name }, { message }) => {
     if (type === 'network' && name === network) ofNetwork = message
-    else if (++count <= MOST_NAMED) first.push(message)
+    else others.push(message)
   })
-  const isOfOwner = ofNetwork?.startsWith(`network ${network}: field "network": `)
-  if (ofNetwork !== undefined && !(isOfOwner && count > 0)) first.unshift(ofNetwork)
-  if (first.length === 0) return
-  const more = count > MOST_NAMED ? `; and ${count - MOST_NAMED} more` : ''
-  throw badRequest(`network ${title}, nothing was changed: ${first.join('; ')}${more}`, 'renumber-refused')
+  const isOfOwner = ofNetwork.startsWith(`network ${network}: field "network": `) && others.length > 0
+  const all = [isOfOwner ? '' : ofNetwork, firstOf(others, MOST_NAMED, '; ')].filter(Boolean)
+  if (all.length === 0) return
+  throw badRequest(`network ${title}, nothing was changed: ${all.join('; ')}`, 'renumber-refused')
 }

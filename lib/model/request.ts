@@ -131,6 +131,5 @@ export function applyPatch<D extends object>(
 }
 
 /** Returns an object without some of its fields. */
-export function omitFields<D extends object>(doc: D, fields: readonly string[]): D {
-  return Object.fromEntries(Object.entries(doc).filter(([name]) => !fields.includes(name))) as D
-}
+export const omitFields = <D extends object>(doc: D, fields: readonly string[]): D =>
+  Object.fromEntries(Object.entries(doc).filter(([name]) => !fields.includes(name))) as D

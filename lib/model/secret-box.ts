@@ -49,10 +49,8 @@ export class SecretBox {
 
   /** Different values never share a nonce: it is a keyed hash of value and place. */
   #nonceOf(plain: Uint8Array, context: string): Buffer {
-    const hash = createHmac('sha256', this.#needKey())
-      .update(JSON.stringify(['nonce', context]))
-      .update(plain)
-    return hash.digest().subarray(0, nonceBytes)
+    const hash = createHmac('sha256', this.#needKey()).update(JSON.stringify(['nonce', context]))
+    return hash.update(plain).digest().subarray(0, nonceBytes)
   }
 
   #needKey(): Uint8Array {

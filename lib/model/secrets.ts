@@ -73,15 +73,12 @@ export function* unreadableSecrets(
 ): Generator<{ type: string; name: string; message: string }> {
   for (const { name: key, secrets } of docsOf(view, 'secrets')) {
     const bad = secrets.find(({ content }) => !box.holds(content))
+    if (!bad) continue
     const [type, owner] = [key.slice(0, key.indexOf('.')), key.slice(key.indexOf('.') + 1)]
-    if (bad)
-      yield {
-        type: 'secrets',
-        name: key,
-        message:
-          `${type} ${owner}: secret ${bad.name} ${isUnreadable}; restore the secret.key that belongs to it ` +
-          `from a backup, or give its content again (POST /config/secrets/${type}/${owner}/${bad.name})`
-      }
+    const message =
+      `${type} ${owner}: secret ${bad.name} ${isUnreadable}; restore the secret.key that belongs to it ` +
+      `from a backup, or give its content again (POST /config/secrets/${type}/${owner}/${bad.name})`
+    yield { type: 'secrets', name: key, message }
   }
 }
 

@@ -74,10 +74,8 @@ export function kindOf<D extends object>(type: StoredType<D>, sealing?: Sealing)
     for (const key of keys) {
       const value = fields[key]
       if (value === undefined) continue
-      ordered[key] =
-        sealing && secret.has(key)
-          ? sealed(value, `${sealing.type}/${fields.name}/${key}`, sealing.box)
-          : value
+      const isSealed = sealing && secret.has(key)
+      ordered[key] = isSealed ? sealed(value, `${sealing.type}/${fields.name}/${key}`, sealing.box) : value
     }
     return ordered
   }

@@ -117,12 +117,8 @@ export const objectOf = <D>(table: Table): FieldType<D> => {
     read: (value, exact) => {
       if (!isObject(value)) throw new ValueError('')
       const wrong: ValueError[] = []
-      const values = readTable(
-        table,
-        value,
-        (path, message) => wrong.push(new ValueError(message, path)),
-        exact
-      )
+      const report: Report = (path, message) => wrong.push(new ValueError(message, path))
+      const values = readTable(table, value, report, exact)
       throwAll(wrong)
       return storedFields(table, values) as D
     }

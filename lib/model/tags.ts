@@ -66,10 +66,8 @@ export function removeTag(tx: Tx, osimage: string, tag: string): void {
 
 /** Removes the tags of images. */
 export function removeTags(tx: Tx, osimages: readonly string[]): void {
-  remove(
-    tx,
-    osimages.flatMap(name => tagsOf(tx, name))
-  )
+  const tags = osimages.flatMap(name => tagsOf(tx, name))
+  remove(tx, tags)
 }
 
 function remove(tx: Tx, tags: readonly Pick<OsimagetagDoc, 'osimage' | 'tag'>[]): void {

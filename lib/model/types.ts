@@ -47,13 +47,14 @@ export const attachedTypes: { readonly [K in keyof AttachedShapes]: AttachedType
 
 type Kinds = { readonly [K in keyof Docs]: StoredKind<Docs[K]> }
 
-const kindsWith = (box?: SecretBox): Kinds =>
-  Object.fromEntries(
-    Object.entries<StoredType>({ ...objectTypes, ...attachedTypes }).map(([name, type]) => [
-      name,
-      kindOf(type, box && { box, type: name })
-    ])
+const allTypes = { ...objectTypes, ...attachedTypes }
+
+function kindsWith(box?: SecretBox): Kinds {
+  const all = Object.entries<StoredType>(allTypes)
+  return Object.fromEntries(
+    all.map(([type, of]) => [type, kindOf(of, box && { box, type })])
   ) as unknown as Kinds
+}
 
 /** The export form: secret fields in the clear. */
 export const kinds: Kinds = kindsWith()
@@ -62,9 +63,9 @@ export const kinds: Kinds = kindsWith()
 export const sealedKinds: (box: SecretBox) => Kinds = kindsWith
 
 /** Returns an empty index of all stored data. */
-export const createIndex = () => new ClusterIndex({ ...objectTypes, ...attachedTypes })
+export const createIndex = () => new ClusterIndex(allTypes)
 
-const titles: Readonly<Record<string, { readonly title: string }>> = { ...objectTypes, ...attachedTypes }
+const titles: Readonly<Record<string, { readonly title: string }>> = allTypes
 const titleOf = (type: string) => titles[type]?.title ?? type
 
 /** Returns an object's name for a sentence: `OS image debian`, `the secrets of group compute`. */

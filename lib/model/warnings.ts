@@ -27,9 +27,7 @@ const mostLines = 50
 const mostNames = 5
 
 /** Distributions whose network files are known (docs/interfaces.md), with other names for them. */
-const distributions = ['debian', 'ubuntu', 'redhat', 'rhel', 'centos', 'rocky', 'alma'].concat([
-  ...['fedora', 'opensuse', 'suse', 'sles']
-])
+const distributions = 'debian ubuntu redhat rhel centos rocky alma fedora opensuse suse sles'.split(' ')
 const isDistribution = (name: string) =>
   distributions.includes(name.toLowerCase()) || /^(?:alma\w*|opensuse[\w-]*)$/i.test(name)
 
@@ -179,21 +177,18 @@ export function addedWarnings(
   is: View,
   cluster: ClusterSettings
 ): string[] {
-  function* found(): Generator<readonly [string, string]> {
-    for (const { type, name } of changes) {
-      if (type !== 'node' && type !== 'group') continue
-      const had = warningsOf(was, type, name, cluster)
-      for (const sentence of warningsOf(is, type, name, cluster))
-        if (!had.includes(sentence)) yield [`${type} ${name}`, sentence]
-    }
+  const objects = new Map<string, string[]>()
+  for (const { type, name } of changes) {
+    if (type !== 'node' && type !== 'group') continue
+    const had = warningsOf(was, type, name, cluster)
+    for (const sentence of warningsOf(is, type, name, cluster))
+      if (!had.includes(sentence)) addTo(objects, sentence, `${type} ${name}`)
   }
-  return lines(found())
+  return lines(objects)
 }
 
 /** Joins the objects of each sentence to one line. */
-function lines(found: Iterable<readonly [object: string, sentence: string]>): string[] {
-  const objects = new Map<string, string[]>()
-  for (const [object, sentence] of found) addTo(objects, sentence, object)
+function lines(objects: ReadonlyMap<string, readonly string[]>): string[] {
   const all = [...objects].map(([sentence, named]) => `${listOf(named)}: ${sentence}`)
   return all.length > mostLines
     ? [...all.slice(0, mostLines), `and ${all.length - mostLines} more such names`]
@@ -202,13 +197,12 @@ function lines(found: Iterable<readonly [object: string, sentence: string]>): st
 
 /** Returns warnings about names that lead nowhere, for `svcd check` (rules 3.17). */
 export function nameWarnings(view: View, cluster: ClusterSettings): string[] {
-  function* found(): Generator<readonly [string, string]> {
-    for (const type of warnedTypes)
-      for (const doc of docsOf(view, type))
-        for (const sentence of warningsIn(view, type, doc, cluster))
-          yield [`${objectTypes[type].title} ${doc.name}`, sentence]
-  }
-  return lines(found())
+  const objects = new Map<string, string[]>()
+  for (const type of warnedTypes)
+    for (const doc of docsOf(view, type))
+      for (const sentence of warningsIn(view, type, doc, cluster))
+        addTo(objects, sentence, `${objectTypes[type].title} ${doc.name}`)
+  return lines(objects)
 }
 
 /** The fields with limits, by type. */

@@ -108,11 +108,8 @@ function* operations(text: string): Generator<{ readonly operator: string; reado
       throw notASet(text, `a part of it has more than ${LONGEST_OPERAND.toLocaleString('en')} characters`)
     if (character !== undefined && (isInside || !',!&^'.includes(character))) continue
     const operand = text.slice(start, at).trim()
-    if (operand === '')
-      throw notASet(
-        text,
-        start === 0 ? 'a name is missing at the beginning' : `a name is missing after "${operator}"`
-      )
+    const where = start === 0 ? 'at the beginning' : `after "${operator}"`
+    if (operand === '') throw notASet(text, `a name is missing ${where}`)
     yield { operator, operand }
     operator = character ?? ''
     start = at + 1

@@ -300,9 +300,9 @@ function sequence(steps: readonly Execute[]): Execute {
 
 /** Assigns an item to a loop's variable, or its parts to several. */
 function assign(frame: Frame, item: unknown, slots: readonly number[]): void {
-  if (slots.length > 1 && !Array.isArray(item))
+  const parts = slots.length > 1 ? item : [item]
+  if (!Array.isArray(parts))
     throw new OperationError(`${label(item)} cannot be taken apart for ${slots.length} names`)
-  const parts = slots.length > 1 && Array.isArray(item) ? item : [item]
   if (parts.length !== slots.length)
     throw new OperationError(
       `a list of ${parts.length} items cannot be taken apart for ${slots.length} names`

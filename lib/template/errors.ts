@@ -46,9 +46,8 @@ export class TemplateSource {
 }
 
 /** Returns the reason for an error about something that is not in the subset. */
-export function unsupported(what: string): string {
-  return `${what} is not part of svcd's templates; docs/templates.md lists what is`
-}
+export const unsupported = (what: string): string =>
+  `${what} is not part of svcd's templates; docs/templates.md lists what is`
 
 /** A failed operation on values. It has no place; the renderer adds it. */
 export class OperationError extends Error {
@@ -72,14 +71,10 @@ const WORDS = new RegExp(`${SPACE.replace('[', '[^')}+`, 'g')
 export const LINE_END = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/
 
 /** Returns the characters of a string, which Python counts and indexes, unlike UTF-16 units. */
-export function characters(s: string): string[] {
-  return Array.from(s)
-}
+export const characters = (s: string): string[] => Array.from(s)
 
 /** `str.isspace` for one character. */
-export function isSpace(character: string): boolean {
-  return IS_SPACE.test(character)
-}
+export const isSpace = (character: string): boolean => IS_SPACE.test(character)
 
 /** `str.strip`, `lstrip`, `rstrip`: removes white space, or the characters of `chars`, from some sides. */
 export function strip(s: string, chars: string | undefined, left: boolean, right: boolean): string {
@@ -116,6 +111,5 @@ export function replace(s: string, from: string, to: string, limit: number): str
 }
 
 /** Compares strings by character, as Python does: the order of UTF-8, not of UTF-16. */
-export function compareText(a: string, b: string): number {
-  return Buffer.compare(Buffer.from(a, 'utf8'), Buffer.from(b, 'utf8'))
-}
+export const compareText = (a: string, b: string): number =>
+  Buffer.compare(Buffer.from(a, 'utf8'), Buffer.from(b, 'utf8'))

@@ -10,7 +10,6 @@ import {
   item,
   label,
   MISSING_ELSE,
-  type Missing,
   OPERATORS,
   signed,
   slice,
@@ -307,22 +306,16 @@ export class ExpressionCompiler {
   #member(target: Expression): Expression {
     const name = this.expectName()
     if (this.is('(')) return this.#apply('method', name, target)
-    const missing = this.#missing(name.at)
-    return this.#operation(name.at, [target], attribute(name.text, missing))
-  }
-
-  #missing(at: number): Missing {
-    return reason => new Undefined(reason, { source: this.source, at })
+    const { text, at } = name
+    return this.#operation(at, [target], attribute(text, { source: this.source, at }))
   }
 
   /** `value[key]` or `value[from:to]` */
   #subscript(target: Expression): Expression {
     const { at } = this.current
     const from = this.is(':') ? this.#constant(at, null) : this.expression()
-    if (this.skip(']')) {
-      const missing = this.#missing(at)
-      return this.#operation(at, [target, from], (value, key) => item(value, key, missing))
-    }
+    const origin = { source: this.source, at }
+    if (this.skip(']')) return this.#operation(at, [target, from], (value, key) => item(value, key, origin))
     this.expect(':')
     const to = this.is(']') || this.is(':') ? this.#constant(at, null) : this.expression()
     if (this.is(':')) throw this.unsupported(this.current, 'the step of a slice')
@@ -396,9 +389,7 @@ export class ExpressionCompiler {
 }
 
 /** Whether a name is a constant, which cannot be assigned. */
-export function isConstant(name: string): name is keyof typeof CONSTANTS {
-  return Object.hasOwn(CONSTANTS, name)
-}
+export const isConstant = (name: string): name is keyof typeof CONSTANTS => Object.hasOwn(CONSTANTS, name)
 
 /** Returns the truth of an expression. Throws OperationError as truth() does. */
 export function isTrue(e: Expression, frame: Frame): boolean {

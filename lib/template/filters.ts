@@ -16,17 +16,16 @@ import {
   integerOr,
   isMap,
   isSimple,
+  item,
   iterate,
   label,
   lengthOf,
   less,
   MISSING_ELSE,
-  type Missing,
   mapGet,
   mapKeys,
   OPERATORS,
   Pairs,
-  path,
   text,
   toInteger,
   toList,
@@ -60,8 +59,6 @@ function operation(params: string, run: Run, isNamed = true): Operation {
     run
   }
 }
-
-const missing: Missing = reason => new Undefined(reason)
 
 /** jinja2's filters that templates may use, and `quote` and `b64encode`. */
 export const FILTERS: ReadonlyMap<string, Operation> = new Map(
@@ -97,7 +94,7 @@ export const FILTERS: ReadonlyMap<string, Operation> = new Map(
 )
 
 function orDefault(value: unknown, fallback: unknown = '', boolean: unknown = false): unknown {
-  if (value instanceof Undefined || value === MISSING_ELSE) return fallback
+  if (!isDefined(value)) return fallback
   return truth(boolean) && !truth(value) ? fallback : value
 }
 
@@ -134,31 +131,32 @@ function quote(value: unknown): string {
   return `'${word.replaceAll("'", `'"'"'`)}'`
 }
 
-/** Splits 'a.b.0' into steps; none means the item itself. */
-function steps(attribute: unknown): (string | number)[] {
-  if (attribute === undefined || attribute === null) return []
-  if (typeof attribute === 'number') return [attribute]
+/** Returns a reader of the argument `attribute`, such as 'a.b.0'; none means the item itself. */
+function readerOf(attribute: unknown): (entry: unknown) => unknown {
+  if (attribute === undefined || attribute === null) return entry => entry
+  if (typeof attribute === 'number') return entry => item(entry, attribute)
   if (typeof attribute !== 'string')
     throw wrongUse(attribute, `an attribute is a string, not ${label(attribute)}`)
   if (attribute.includes(',')) throw new OperationError(unsupported('a row of attributes'))
-  return attribute.split('.').map(step => (/^\d+$/.test(step) ? Number(step) : step))
+  const steps = attribute.split('.').map(step => (/^\d+$/.test(step) ? Number(step) : step))
+  return entry => steps.reduce<unknown>((at, step) => item(at, step), entry)
 }
 
 function join(value: unknown, separator: unknown = '', attribute: unknown = null): string {
   const between = text(separator)
-  const way = steps(attribute)
-  return Array.from(iterate(value), part => text(path(part, way, missing))).join(between)
+  const read = readerOf(attribute)
+  return Array.from(iterate(value), part => text(read(part))).join(between)
 }
 
 function first(value: unknown): unknown {
   const { done, value: found } = iterate(value)[Symbol.iterator]().next()
-  return done === true ? missing('the list is empty, it has no first item') : found
+  return done === true ? new Undefined('the list is empty, it has no first item') : found
 }
 
 function last(value: unknown): unknown {
   if (value instanceof Iter) throw new OperationError(`${value.label} has no last item; |list gives it one`)
   const items = toList(value)
-  return items.length === 0 ? missing('the list is empty, it has no last item') : items.at(-1)
+  return items.length === 0 ? new Undefined('the list is empty, it has no last item') : items.at(-1)
 }
 
 function reverse(value: unknown): unknown {
@@ -167,9 +165,8 @@ function reverse(value: unknown): unknown {
 }
 
 /** Folds the case of a text for comparison, unless told otherwise. */
-function folded(key: unknown, caseSensitive: unknown = false): unknown {
-  return typeof key === 'string' && !truth(caseSensitive) ? key.toLowerCase() : key
-}
+const folded = (key: unknown, caseSensitive: unknown = false): unknown =>
+  typeof key === 'string' && !truth(caseSensitive) ? key.toLowerCase() : key
 
 function sort(
   value: unknown,
@@ -177,11 +174,8 @@ function sort(
   caseSensitive?: unknown,
   attribute?: unknown
 ): unknown {
-  const way = steps(attribute)
-  const entries = toList(value).map(entry => ({
-    entry,
-    key: folded(path(entry, way, missing), caseSensitive)
-  }))
+  const read = readerOf(attribute)
+  const entries = toList(value).map(entry => ({ entry, key: folded(read(entry), caseSensitive) }))
   // Entries with equal keys stay in order, also in reverse.
   const sign = truth(isReverse) ? -1 : 1
   return entries.sort((a, b) => sign * order(a.key, b.key)).map(({ entry }) => entry)
@@ -199,9 +193,9 @@ function lazily(
   attribute: unknown,
   pick: (entry: unknown, found: unknown) => readonly unknown[]
 ): Iter {
-  const way = steps(attribute)
+  const read = readerOf(attribute)
   function* entries(): Generator<unknown> {
-    for (const entry of iterate(value)) yield* pick(entry, path(entry, way, missing))
+    for (const entry of iterate(value)) yield* pick(entry, read(entry))
   }
   return new Iter(filter, entries())
 }
@@ -242,6 +236,7 @@ function select(filter: string, wanted: boolean): Operation {
 
 const SIGNS = ['==', '!=', '<', '>', '<=', '>='] as const
 
+const isDefined = (value: unknown): boolean => !(value instanceof Undefined) && value !== MISSING_ELSE
 const is = (run: (value: unknown) => boolean): Operation => operation('', run, false)
 const compares = (operator: keyof typeof COMPARISONS): Operation =>
   operation('other', COMPARISONS[operator], false)
@@ -275,10 +270,6 @@ export const TESTS: ReadonlyMap<string, Operation> = new Map(
     ...Object.fromEntries(SIGNS.map(sign => [sign, compares(sign)]))
   })
 )
-
-function isDefined(value: unknown): boolean {
-  return !(value instanceof Undefined) && value !== MISSING_ELSE
-}
 
 const ofText = (params: string, run: (self: string, ...args: unknown[]) => unknown): Operation =>
   operation(params, (self, ...args) => run(needText(self), ...args), false)
@@ -314,9 +305,8 @@ function getItem(map: object, key: unknown, fallback: unknown = null): unknown {
   return found === undefined ? fallback : found
 }
 
-function optionalText(value: unknown): string | undefined {
-  return value === undefined || value === null ? undefined : needText(value)
-}
+const optionalText = (value: unknown): string | undefined =>
+  value === undefined || value === null ? undefined : needText(value)
 
 function needText(value: unknown): string {
   if (typeof value !== 'string') throw wrongUse(value, `expected a string, not ${label(value)}`)
@@ -345,6 +335,5 @@ function toJson(value: unknown, level = 1): string {
 }
 
 /** Escapes what JSON.stringify leaves as it is. */
-function quoteJson(s: string): string {
-  return JSON.stringify(s).replace(UNSAFE, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-}
+const quoteJson = (s: string): string =>
+  JSON.stringify(s).replace(UNSAFE, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)

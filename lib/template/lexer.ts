@@ -22,21 +22,12 @@ const PARTS = [
 const BRACKETS: Readonly<Record<string, number>> = { '(': 1, '[': 1, '{': 1, ')': -1, ']': -1, '}': -1 }
 const INTEGER = /^(?:0|[1-9]\d*)$/
 
-const ESCAPES: Readonly<Record<string, string>> = {
-  n: '\n',
-  r: '\r',
-  t: '\t',
-  '"': '"',
-  "'": "'",
-  '\\': '\\'
-}
+const ESCAPES = new Map(Object.entries({ n: '\n', r: '\r', t: '\t', '"': '"', "'": "'", '\\': '\\' }))
 /** Letters of Python's escapes that the subset lacks. */
 const OTHER_ESCAPE = /[0-7abfvxuUN\n]|[^\0-\x7f]/
 
 /** Cuts a template into tokens, the last of kind `end`. Throws TemplateError if it cannot be read. */
-export function tokenize(source: TemplateSource): Token[] {
-  return new Lexer(source).run()
-}
+export const tokenize = (source: TemplateSource): Token[] => new Lexer(source).run()
 
 class Lexer {
   readonly #text: string
@@ -153,7 +144,7 @@ class Lexer {
         if (OTHER_ESCAPE.test(letter))
           throw this.source.error(start + offset, unsupported(`the escape ${written}`))
         // Python keeps a backslash that begins no escape.
-        return ESCAPES[letter] ?? written
+        return ESCAPES.get(letter) ?? written
       })
     this.#push('string', value, this.#at)
     this.#at = end + 1

@@ -39,10 +39,7 @@ export class Templates {
     this.#nowMs = options.now ?? (() => performance.now())
   }
 
-  /**
-   * Renders the template `name`, such as 'boot/templ_boot_ipxe.cfg', in microseconds plus one stat a second.
-   * Throws TemplateError: no such file, a syntax error, an undefined or unprintable value.
-   */
+  /** Renders the template `name`, in microseconds plus a stat a second. Throws TemplateError. */
   render(name: string, data: Readonly<Record<string, unknown>>): string {
     const template = this.#find(name)
     if (template === undefined) throw new TemplateError(name, 1, 1, NO_TEMPLATE)

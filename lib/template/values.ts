@@ -83,14 +83,12 @@ export function defined(value: unknown): unknown {
 }
 
 /** Whether a value is a map, of the data or of a template. */
-export function isMap(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Special)
-}
+export const isMap = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Special)
 
 /** Whether a value is none, a boolean, a string or an integer: Python's possible map keys here. */
-export function isSimple(value: unknown): boolean {
-  return value === null || typeof value === 'string' || toInteger(value) !== undefined
-}
+export const isSimple = (value: unknown): boolean =>
+  value === null || typeof value === 'string' || toInteger(value) !== undefined
 
 /** Returns the own value at `key`; undefined if there is none. */
 export function mapGet(map: object, key: unknown): unknown {
@@ -100,9 +98,7 @@ export function mapGet(map: object, key: unknown): unknown {
 }
 
 /** Returns the keys of a map in insertion order. */
-export function mapKeys(map: object): string[] {
-  return map instanceof Map ? [...map.keys()] : Object.keys(map)
-}
+export const mapKeys = (map: object): string[] => (map instanceof Map ? [...map.keys()] : Object.keys(map))
 
 /** Iterates over a value; a map gives its keys. Throws OperationError if it cannot be iterated. */
 export function iterate(value: unknown): Iterable<unknown> {
@@ -113,9 +109,8 @@ export function iterate(value: unknown): Iterable<unknown> {
 }
 
 /** Returns the items as an array, which must not be changed. Throws as iterate() or defined(). */
-export function toList(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : Array.from(iterate(value), defined)
-}
+export const toList = (value: unknown): readonly unknown[] =>
+  Array.isArray(value) ? value : Array.from(iterate(value), defined)
 
 /** Returns the number of characters, items or entries. Throws OperationError for other values. */
 export function lengthOf(value: unknown): number {
@@ -207,9 +202,7 @@ function integers(operator: string, compute: (x: number, y: number) => number): 
 }
 
 /** Whether JavaScript's remainder has another sign than the divisor. */
-function isBelow(x: number, y: number): boolean {
-  return x % y !== 0 && x < 0 !== y < 0
-}
+const isBelow = (x: number, y: number): boolean => x % y !== 0 && x < 0 !== y < 0
 
 function add(a: unknown, b: unknown): unknown {
   if (typeof a === 'string' && typeof b === 'string') return a + b
@@ -269,9 +262,6 @@ function contains(container: unknown, item: unknown): boolean {
   return false
 }
 
-/** Makes the value of a missing attribute or item. */
-export type Missing = (reason: string) => Undefined
-
 /** The attributes of `loop`. */
 const LOOP = new Map<string, (loop: Loop) => unknown>([
   ['index', loop => loop.index0 + 1],
@@ -288,14 +278,14 @@ const OF_MAPS =
   /^(?:clear|copy|fromkeys|get|items|keys|pop|popitem|setdefault|update|values|__(?!proto)[a-z_]+__)$/
 
 /** Returns a reader of `value.name`; OperationError: neither map nor `loop`, or a method of maps. */
-export function attribute(name: string, missing: Missing): (value: unknown) => unknown {
+export function attribute(name: string, origin?: Origin): (value: unknown) => unknown {
   const isOfMaps = OF_MAPS.test(name)
   return value => {
     if (isMap(value)) {
       if (isOfMaps)
         throw new OperationError(`${name} is a method of maps: write ['${name}'] for the item of that name`)
       const found = mapGet(value, name)
-      return found === undefined ? missing(`the map has no item '${name}'`) : found
+      return found === undefined ? new Undefined(`the map has no item '${name}'`, origin) : found
     }
     const read = value instanceof Loop ? LOOP.get(name) : undefined
     if (value instanceof Loop && read !== undefined) return read(value)
@@ -304,18 +294,19 @@ export function attribute(name: string, missing: Missing): (value: unknown) => u
 }
 
 /** Reads `value[key]`. Throws OperationError for a value that has no items, or a key of the wrong kind. */
-export function item(value: unknown, key: unknown, missing: Missing): unknown {
+export function item(value: unknown, key: unknown, origin?: Origin): unknown {
   if (isMap(value) && isSimple(key)) {
     const found = mapGet(value, key)
     if (found !== undefined) return found
-    return typeof key === 'string' ? attribute(key, missing)(value) : missing('the map has no such item')
+    if (typeof key === 'string') return attribute(key, origin)(value)
+    return new Undefined('the map has no such item', origin)
   }
   const items = typeof value === 'string' ? characters(value) : value
   const index = toInteger(key)
   if (!Array.isArray(items) || index === undefined)
     throw wrongUse(isSimple(key) ? value : key, `${label(value)} has no item for ${label(key)}`)
   const found = items.at(index)
-  return found === undefined ? missing(`${label(value)} has no item ${index}`) : found
+  return found === undefined ? new Undefined(`${label(value)} has no item ${index}`, origin) : found
 }
 
 /** Reads `value[from:to]`; null is an open end. Throws OperationError for other values and bounds. */
@@ -329,9 +320,4 @@ export function slice(value: unknown, from: unknown, to: unknown): unknown {
   if (typeof value === 'string') return characters(value).slice(start, end).join('')
   if (Array.isArray(value)) return value.slice(start, end)
   throw wrongUse(value, `cannot take a slice of ${label(value)}`)
-}
-
-/** Follows the steps of 'a.b.0', as the argument `attribute` of filters does. */
-export function path(value: unknown, steps: readonly (string | number)[], missing: Missing): unknown {
-  return steps.reduce((at, step) => item(at, step, missing), value)
 }

@@ -7,10 +7,7 @@ const LONGEST = 4096
 const EK_USAGE = '2.23.133.8.1'
 /** The attribute of its alternative name that names the maker of the TPM. */
 const MAKER = '2.23.133.2.1'
-/**
- * The signature algorithms that are trusted, by the hex of their DER: RSA and ECDSA with SHA-256, 384 or 512,
- * and RSASSA-PSS whose parameters name one of these.
- */
+/** The trusted signature algorithms, by the hex of their DER: RSA, ECDSA, RSASSA-PSS; SHA-256, 384, 512. */
 const TRUSTED =
   /^(06092a864886f70d01010[bcd]|06082a8648ce3d04030[234]|06092a864886f70d01010a.*60864801650304020[123])/
 

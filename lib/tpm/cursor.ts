@@ -11,6 +11,16 @@ export class TpmError extends Error {
   }
 }
 
+/** Returns the sentence of a TpmError in the place of a result. */
+export function tried<T>(read: () => T): T | string {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof TpmError) return error.message
+    throw error
+  }
+}
+
 /** Number of an algorithm of TPM 2.0. */
 export const SHA256 = 0x000b
 /** Stands for no algorithm, where one may be. */

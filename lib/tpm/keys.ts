@@ -48,16 +48,6 @@ export interface TpmPublic {
   readonly point?: { readonly curve: string; readonly x: Buffer; readonly y: Buffer }
 }
 
-/** Returns the TPM's name of a public area without its length (TPMT_PUBLIC). Throws TpmError. */
-export function nameOf(area: Buffer): Buffer {
-  const cursor = new Cursor('public area', area, LONGEST)
-  cursor.u16('type')
-  const algorithm = cursor.take(2, 'name algorithm')
-  const name = NAME_HASHES[algorithm.readUInt16BE()]
-  if (!name) throw cursor.wrong('name algorithm', `is 0x${algorithm.toString('hex')}`)
-  return Buffer.concat([algorithm, hash(name, area, 'buffer')])
-}
-
 /**
  * Reads a TPM2B_PUBLIC, as `tpm2_createek -f tss -u` and `tpm2_readpublic -f tss -o` write it: RSA of 2048,
  * 3072 or 4096 bits, or a point of P-256 or P-384.
@@ -76,7 +66,8 @@ export function parsePublic(bytes: Buffer): TpmPublic {
   const type = cursor.u16('type')
   if (type !== RSA && type !== ECC) throw cursor.wrong('type', `is ${hex(type)}, neither RSA nor ECC`)
   const nameAlg = cursor.u16('name algorithm')
-  const name = nameOf(area)
+  const nameHash = NAME_HASHES[nameAlg]
+  if (!nameHash) throw cursor.wrong('name algorithm', `is ${hex(nameAlg)}`)
   const attributes = cursor.u32('attributes')
   const has = (all: number, none: number) => (attributes & all) === all && (attributes & none) === 0
   cursor.sized('policy', 64)
@@ -88,8 +79,8 @@ export function parsePublic(bytes: Buffer): TpmPublic {
   const isSigning = scheme === (type === RSA ? RSASSA : ECDSA) && schemeHash === SHA256 && nameAlg === SHA256
   return {
     kind: type === RSA ? 'rsa' : 'ecc',
-    name,
-    nameHash: NAME_HASHES[nameAlg] as string,
+    name: Buffer.concat([area.subarray(2, 4), hash(nameHash, area, 'buffer')]),
+    nameHash,
     key,
     spkiSha256: hash('sha256', key.export({ type: 'spki', format: 'der' })),
     isAttestationKey: has(STAYS | RESTRICTED | SIGN, DECRYPT) && aesBits === 0 && isSigning,
@@ -210,10 +201,8 @@ function seedByPoint(nameHash: string, { curve, x, y }: NonNullable<TpmPublic['p
 /** KDFa of TPM 2.0 part 1: its first round gives a digest, of which a key is the beginning. */
 function kdfA(nameHash: string, seed: Buffer, label: string, context: Buffer, bits: number): Buffer {
   const text = [number(1), Buffer.from(`${label}\0`), context, number(bits)]
-  return createHmac(nameHash, seed)
-    .update(Buffer.concat(text))
-    .digest()
-    .subarray(0, bits / 8)
+  const digest = createHmac(nameHash, seed).update(Buffer.concat(text)).digest()
+  return digest.subarray(0, bits / 8)
 }
 
 const number = (value: number) => Buffer.from([0, 0, value >> 8, value & 255])

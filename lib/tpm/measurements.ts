@@ -47,12 +47,8 @@ export function readEventLog(log: Buffer): LogEvent[] {
 /** The first event, in the format of TPM 1.2: the algorithms of all others, and the bytes of a digest. */
 function readHeader(cursor: Cursor): ReadonlyMap<number, number> {
   cursor.take(28, 'its header')
-  const header = new Cursor(
-    'event log',
-    cursor.take(cursor.u32('its header'), 'its header'),
-    LONGEST_LOG,
-    true
-  )
+  const bytes = cursor.take(cursor.u32('its header'), 'its header')
+  const header = new Cursor('event log', bytes, LONGEST_LOG, true)
   if (header.take(16, 'its header').toString('latin1') !== 'Spec ID Event03\0')
     throw header.wrong('its header', 'is not that of TPM 2.0')
   header.take(8, 'its version')
@@ -117,10 +113,7 @@ export const extending = (events: readonly LogEvent[], of: number): LogEvent[] =
 /** Whether an event is EV_SEPARATOR: behind it stand the measurements of what the firmware starts. */
 export const isSeparator = ({ sha256 }: LogEvent): boolean => sha256.equals(SEPARATOR)
 
-/**
- * Whether the digest of an event is that of its data, or of the text that GRUB logged (`commandOf`). Other
- * data may be made up by the sender of the log: no PCR shows them.
- */
+/** Whether the digest of an event is of its data or of GRUB's text: no PCR shows other data of the sender. */
 export const isVouched = (event: LogEvent): boolean =>
   isOf(event, event.data) || commandOf(event) !== undefined
 
@@ -221,12 +214,8 @@ function readQuote(cursor: Cursor): Quote {
 
 /** The signature as node:crypto takes it. */
 function readSignature({ kind, point }: TpmPublic, cursor: Cursor): Buffer {
-  cursor.expect(
-    kind === 'rsa' ? RSASSA : ECDSA,
-    cursor.u16('scheme'),
-    'scheme',
-    'that of the attestation key'
-  )
+  const scheme = kind === 'rsa' ? RSASSA : ECDSA
+  cursor.expect(scheme, cursor.u16('scheme'), 'scheme', 'that of the attestation key')
   cursor.expect(SHA256, cursor.u16('hash'), 'hash', 'sha256')
   const bytes = point?.x.length ?? 512
   const value = point

@@ -32,12 +32,7 @@ interface Exchange {
   readonly salt: string
 }
 
-const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex')
-
-/**
- * The keys of trust, all derived from token.key: controllers that share it share these, and a backup
- * that has it has these (rules 15.6).
- */
+/** The keys of trust, all derived from token.key, which controllers share and backups hold (rules 15.6). */
 export class TrustKeys {
   readonly #key: KeyObject
   readonly #secret: Uint8Array
@@ -62,7 +57,7 @@ export class TrustKeys {
     const time = Buffer.alloc(timeBytes)
     time.writeUIntBE(now, 0, timeBytes)
     const given = Buffer.concat([time, randomBytes(randomPart)])
-    return hex(Buffer.concat([given, this.#proofOf(node, given)]))
+    return Buffer.concat([given, this.#proofOf(node, given)]).toString('hex')
   }
 
   /** Returns why a nonce is not one for this node now; undefined if it is. */

@@ -11,7 +11,7 @@ import type { NodeDoc, RevokedDoc } from '../model/types/node.js'
 import { NodeRate } from '../monitor/node-rate.js'
 import { currentName } from '../monitor/node-status.js'
 import type { RecordMap } from '../store/record-map.js'
-import { TpmError } from '../tpm/cursor.js'
+import { tried } from '../tpm/cursor.js'
 import { makeCredential } from '../tpm/keys.js'
 import { type Firmware, firmwareName, withAccepted } from './firmware.js'
 import { agreeWith, sealWith, type TrustKeys } from './keys.js'
@@ -78,18 +78,6 @@ interface TrustOptions {
   readonly onVerdict?: (node: string, from: string, record: TrustRecord, isNew: boolean) => void
 }
 
-/** The answer to a quote: rules 15.6. */
-interface QuoteAnswer {
-  readonly verdict: Verdict
-  readonly reason: string
-  readonly salt: string
-  readonly credential: string
-  readonly sealed?: string
-  readonly exchange: string
-  readonly key: string
-  readonly signature: string
-}
-
 /** Quotes that count once are remembered for longer than their nonce lives, of 10,000 nodes at once. */
 const mostNonces = 20_000
 /** Names of nodes in a warning. */
@@ -150,11 +138,7 @@ export class Trust {
 
   /** How many nodes have each verdict. */
   counts(): Map<Verdict, number> {
-    const counts = new Map<Verdict, number>([
-      ['good', 0],
-      ['bad', 0],
-      ['unknown', 0]
-    ])
+    const counts = new Map<Verdict, number>((['good', 'bad', 'unknown'] as const).map(one => [one, 0]))
     for (const { verdict } of this.o.records.values()) counts.set(verdict, (counts.get(verdict) ?? 0) + 1)
     return counts
   }
@@ -172,7 +156,7 @@ export class Trust {
    * this proof of a good boot, or none. It is sealed to the TPM unless trust is required and the verdict is
    * not good. Throws 403 for a nonce that does not count, and 400 for no evidence.
    */
-  quote(name: string, body: QuoteBody, from: string, script: (proof?: string) => string): QuoteAnswer {
+  quote(name: string, body: QuoteBody, from: string, script: (proof?: string) => string) {
     const { model, now } = this.o
     const evidence = readEvidence(name, body)
     this.#checkNonce(name, evidence.nonce)
@@ -243,17 +227,18 @@ export class Trust {
     if (isNew || verdict !== 'good') this.o.onVerdict?.(name, from, record, isNew)
   }
 
-  /** Makes the answer. An EK that can open nothing gets an empty credential. */
+  /** Makes the answer (rules 15.6). An EK that can open nothing gets an empty credential. */
   #answer(
     node: string,
     { nonce, ek, ak, exchange: theirs }: Evidence,
     found: Finding,
     script: string | undefined
-  ): QuoteAnswer {
+  ) {
     const { keys } = this.o
     const salt = randomBytes(16).toString('hex')
     const secret = keys.secretFor({ node, nonce, ek: ek.spkiSha256, ak: ak.name.toString('hex'), salt })
-    const credential = found.isQuoted ? credentialFor(ek, ak.name, secret) : Buffer.alloc(0)
+    const made = found.isQuoted ? tried(() => makeCredential(ek, ak.name, secret)) : ''
+    const credential = typeof made === 'string' ? Buffer.alloc(0) : made
     const isSealed = script !== undefined && credential.length > 0
     const { key, exchange } = agreeWith(theirs.key, secret)
     const sealed = isSealed ? sealWith(key, script) : Buffer.alloc(0)
@@ -317,10 +302,7 @@ export class Trust {
     })
   }
 
-  /**
-   * Forgets the TPM of a node, and with `firmware` what was accepted of the firmware that it told last. An
-   * authority then enrols no other one in its place.
-   */
+  /** Forgets a node's TPM and, with `firmware`, what was accepted of it: authorities enrol no other one. */
   async forget(name: string, firmware: boolean, actor: Actor): Promise<void> {
     const { model, records, authorities } = this.o
     const record = this.of(name)
@@ -390,13 +372,4 @@ function enrol(
   // The record may come from a store that lies: anything else than a key throws.
   const pem = String(createPublicKey(key).export({ format: 'pem', type: 'spki' })).trimEnd()
   tx.put('node', node.name, { ...node, tpm_sha256: ek, tpm_pubkey: pem, tpm_uuid: ak })
-}
-
-function credentialFor(ek: Evidence['ek'], akName: Buffer, secret: Buffer): Buffer {
-  try {
-    return makeCredential(ek, akName, secret)
-  } catch (error) {
-    if (error instanceof TpmError) return Buffer.alloc(0)
-    throw error
-  }
 }

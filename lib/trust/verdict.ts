@@ -6,7 +6,7 @@ import type { MeasuredBoot } from '../boot/grub/script.js'
 import type { ekOf } from '../model/trust.js'
 import type { FirmwareDoc } from '../model/types/firmware.js'
 import { checkEkCertificate } from '../tpm/certificate.js'
-import { TpmError } from '../tpm/cursor.js'
+import { tried } from '../tpm/cursor.js'
 import { parsePublic, type TpmPublic } from '../tpm/keys.js'
 import {
   checkQuote,
@@ -102,16 +102,6 @@ export function judge(evidence: Evidence, by: Yardstick): Finding {
     firmware: lines,
     isNewFirmware: firmware !== undefined,
     isVouched: vouched === true
-  }
-}
-
-/** Returns the sentence of a TpmError in the place of a result. */
-function tried<T>(read: () => T): T | string {
-  try {
-    return read()
-  } catch (error) {
-    if (error instanceof TpmError) return error.message
-    throw error
   }
 }
 
@@ -294,12 +284,9 @@ function exchangeOf(node: string, der: Buffer): Evidence['exchange'] {
 /** Reads a body. Throws 400 for keys that are none, and for a log that is too long. */
 export function readEvidence(node: string, body: QuoteBody): Evidence {
   const key = (field: 'ek' | 'ak'): TpmPublic => {
-    try {
-      return parsePublic(bytes(body[field]))
-    } catch (error) {
-      if (!(error instanceof TpmError)) throw error
-      throw badRequest(`node ${node}: field "${field}": ${error.message}`, 'invalid-field')
-    }
+    const read = tried(() => parsePublic(bytes(body[field])))
+    if (typeof read !== 'string') return read
+    throw badRequest(`node ${node}: field "${field}": ${read}`, 'invalid-field')
   }
   const log = bytes(body.log)
   if (log.length > longestLog)
@@ -315,10 +302,7 @@ export function readEvidence(node: string, body: QuoteBody): Evidence {
 }
 
 /** A text of a machine, for messages and names: printable, and short. */
-const told = (value: unknown) =>
-  typeof value === 'string'
-    ? value
-        .replace(/[^\x20-\x7e]/g, '?')
-        .trim()
-        .slice(0, longestText)
-    : ''
+const told = (value: unknown) => {
+  const text = typeof value === 'string' ? value.replace(/[^\x20-\x7e]/g, '?') : ''
+  return text.trim().slice(0, longestText)
+}

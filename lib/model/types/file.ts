@@ -146,11 +146,10 @@ export const file: ObjectType<FileDoc> = {
       const no = refusalsOf(title)
       if (path === undefined) throw no('field "path" is missing', 'missing-field')
       if (kind === 'link' && target === undefined) throw no('field "target" is missing: a link needs it')
-      if (kind !== 'link' && target !== undefined)
-        throw no(`field "target" belongs to a link, not to a ${kind}`)
-      if (kind !== 'file' && template !== '') throw no(`field "template" belongs to a file, not to a ${kind}`)
-      if (kind !== 'file' && content !== undefined)
-        throw no(`field "content" belongs to a file, not to a ${kind}`)
+      const owners = { target: 'link', template: 'file', content: 'file' } as const
+      for (const field of ['target', 'template', 'content'] as const)
+        if (doc[field] && kind !== owners[field])
+          throw no(`field "${field}" belongs to a ${owners[field]}, not to a ${kind}`)
       if (template !== '' && content !== undefined)
         throw no('field "content" and "template" do not go together')
       // Directories and links have longer names in the tar.

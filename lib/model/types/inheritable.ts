@@ -20,13 +20,7 @@ import { rootFormat } from './pack-roots.js'
 /** Fields of the BMC, which come first in groups and nodes. */
 export const bmcFields = [
   flag('setupbmc', false, 'sets up the BMC while installing'),
-  {
-    name: 'bmcsetupname',
-    type: objectName,
-    refers: 'bmcsetup',
-    inherited: 'group',
-    meaning: 'BMC set-up'
-  }
+  { name: 'bmcsetupname', type: objectName, refers: 'bmcsetup', inherited: 'group', meaning: 'BMC set-up' }
 ] as const satisfies Table
 
 /** Fields for installation and boot: before a group's comment, after a node's. */
@@ -155,13 +149,7 @@ export const inheritable = [
 ] as const satisfies Table
 
 function script<N extends string>(name: N, when: string) {
-  return {
-    name,
-    type: base64,
-    inherited: 'group',
-    default: '',
-    meaning: `script run ${when}`
-  } as const
+  return { name, type: base64, inherited: 'group', default: '', meaning: `script run ${when}` } as const
 }
 function flag<N extends string>(name: N, value: boolean, meaning: string) {
   return { name, type: boolean, inherited: 'group', default: value, meaning } as const

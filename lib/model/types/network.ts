@@ -167,14 +167,9 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
   const aliases = new Set(records.flatMap(({ host, alias }) => (alias === undefined ? [] : [host])))
   const range = parsePrefix(network.network)
   const zone = `.${name.toLowerCase()}`
-  const servers = [
-    'ns',
-    network.ns_hostname?.toLowerCase(),
-    ...[...controllerAddresses(cluster).values()].map(one => one.toLowerCase())
-  ]
-  const controllers = [...controllerAddresses(cluster)].flatMap(([address, controller]) =>
-    range && contains(range, address) ? controller.toLowerCase() : []
-  )
+  const named = [...controllerAddresses(cluster)].map(([at, one]) => [at, one.toLowerCase()] as const)
+  const servers = ['ns', network.ns_hostname?.toLowerCase(), ...named.map(([, one]) => one)]
+  const controllers = named.flatMap(([at, one]) => (range && contains(range, at) ? one : []))
   for (const { host, ipaddress, alias } of records) {
     const no = refusalsOf(`${title}: DNS record ${host}`)
     if ((ipaddress === undefined) === (alias === undefined))

@@ -37,6 +37,7 @@ import {
   withNodeRenamed
 } from '../networks.js'
 import type { ChangeContext, ObjectPatch, ObjectType } from '../object-type.js'
+import { omitFields } from '../request.js'
 import { ownsSecrets } from '../secrets.js'
 import type { AttachedType, View } from '../stored.js'
 import { checkTag } from '../tags.js'
@@ -49,12 +50,7 @@ import { interfaceFields, nodeInterfaces } from './interface.js'
 
 const fields = [
   { name: 'group', type: objectName, refers: 'group', meaning: 'group that the node belongs to' },
-  {
-    name: 'macaddr',
-    type: mac,
-    derived: 'settable',
-    meaning: 'hardware address of the provision interface'
-  },
+  { name: 'macaddr', type: mac, derived: 'settable', meaning: 'hardware address of the provision interface' },
   {
     name: 'switch',
     type: freeText,
@@ -277,12 +273,8 @@ function dropMachineFields(given: ObjectPatch, source: NodeDoc): ObjectPatch {
   const byName = new Map(source.interfaces?.map(entry => [entry.interface, entry]))
   const interfaces = given.interfaces.map(entry => {
     const has = byName.get(entry.interface)
-    const { ipaddress, macaddress, ...rest } = entry
-    return {
-      ...rest,
-      ...(ipaddress === undefined || ipaddress === has?.ipaddress ? {} : { ipaddress }),
-      ...(macaddress === undefined || macaddress === has?.macaddress ? {} : { macaddress })
-    }
+    const same = (['ipaddress', 'macaddress'] as const).filter(key => entry[key] === has?.[key])
+    return omitFields(entry, same)
   })
   return { ...given, values, interfaces }
 }

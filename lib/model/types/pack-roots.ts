@@ -1,48 +1,31 @@
-import { isObject, type JsonValue } from '../../base/json.js'
-import { oneOf, valueType } from '../field.js'
-import { isFileName } from '../names.js'
+import { count, file, oneOf, type Stored, sha256, type Table, valueType } from '../field.js'
+import { objectOf } from '../table.js'
 
 /** The form of a root in memory: files that are unpacked, or a file system that is only read. */
 export const rootFormat = oneOf('tar', 'squashfs', 'erofs')
 export type RootFormat = 'tar' | 'squashfs' | 'erofs'
 
 /** A file system with the content of a pack, and the hash tree of dm-verity behind it in the same file. */
-export interface PackRoot {
-  readonly format: Exclude<RootFormat, 'tar'>
-  /** Below the files directory. */
-  readonly file: string
-  readonly sha256: string
-  readonly bytes: number
-  /** The root hash of dm-verity: SHA-256 without salt over blocks of 4096 bytes, in hex. */
-  readonly roothash: string
-  /** Bytes of the file system, where the hash tree begins. */
-  readonly hashoffset: number
-}
+const fields = [
+  { name: 'format', type: oneOf('squashfs', 'erofs'), required: true, meaning: 'its form' },
+  { name: 'file', type: file, required: true, meaning: 'below the files directory' },
+  { name: 'sha256', type: sha256, required: true, meaning: 'checksum of the file' },
+  { name: 'bytes', type: count, required: true, meaning: 'size of the file' },
+  { name: 'roothash', type: sha256, required: true, meaning: 'of dm-verity: without salt, blocks of 4 KiB' },
+  { name: 'hashoffset', type: count, required: true, meaning: 'where the hash tree begins' }
+] as const satisfies Table
+
+export type PackRoot = Stored<typeof fields>
 
 /** Roots of one pack, the newest of a format first: those of before stay, as nodes may stream them. */
 export const MOST_ROOTS = 8
 
-const isDigest = (value: unknown) => typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)
-
-function isRoot(value: JsonValue): boolean {
-  const { format, file, sha256, bytes, roothash, hashoffset, ...rest } = isObject(value) ? value : {}
-  return (
-    Object.keys(rest).length === 0 &&
-    (format === 'squashfs' || format === 'erofs') &&
-    typeof file === 'string' &&
-    isFileName(file) &&
-    isDigest(sha256) &&
-    isDigest(roothash) &&
-    [bytes, hashoffset].every(Number.isSafeInteger)
-  )
-}
+const root = objectOf<PackRoot>(fields)
 
 /** Reads the stored `roots` of a pack, which only svcd writes. */
 export const packRoots = valueType<readonly PackRoot[]>(
   'a list of objects with format, file, sha256, bytes, roothash and hashoffset',
   'array',
   value =>
-    Array.isArray(value) && value.length <= MOST_ROOTS && value.every(isRoot)
-      ? (value as unknown as readonly PackRoot[])
-      : undefined
+    Array.isArray(value) && value.length <= MOST_ROOTS ? value.map(one => root.read(one, true)) : undefined
 )
