@@ -152,10 +152,7 @@ const changedIn =
     return !(mine && shipped?.equals(mine))
   }
 
-/**
- * Adds the state without append-only files. Of a stopped svcd it takes the files as they are, with the log;
- * of a running one the records as the log has them, then the objects of the daemon.
- */
+/** Adds the state: the files of a stopped svcd, or the records and then the objects of a running one. */
 async function addState(archive: Archive, config: Config, local: StoredFiles, etcd?: InEtcd): Promise<void> {
   const { state } = config.paths
   const release = await tryLockDirectory(state)

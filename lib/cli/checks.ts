@@ -47,10 +47,7 @@ interface Findings {
   readonly changedSettings: readonly string[]
 }
 
-/**
- * Returns every problem in the templates, the state, and what the ini names on this machine, with warnings
- * (rules 7.7). `now`: milliseconds since 1970.
- */
+/** Returns every problem and warning of templates, state and ini (rules 7.7). `now`: ms since 1970. */
 export async function checkAll(config: Config, now = Date.now()): Promise<Findings> {
   const templates = new Templates({ directory: config.paths.templates }).check()
   const damaged: Problem[] = []
@@ -392,9 +389,7 @@ function changedSettings(view: View, ini: ClusterSettings): string[] {
     )
 }
 
-/**
- * Stored objects that break a rule, as a tolerant start finds them. Throws LoadError for an unknown layout.
- */
+/** Stored objects that break a rule, as a tolerant start finds them. LoadError: an unknown layout. */
 export async function brokenObjects(stored: StoredState, config: Config): Promise<readonly Problem[]> {
   const { state } = config.paths
   // The backup contains a damaged key as it is.

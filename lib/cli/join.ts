@@ -60,10 +60,7 @@ const SCRIPT =
   `${[...KEYS, PASSWORD].join(' ')}; do test -e "$name" || continue; test -h "$name" && exit ${LINK}; ` +
   `printf "%s " "$name"; base64 -w 0 <"$name" || exit ${UNREADABLE}; echo; done'`
 
-/**
- * Parses `[USER@]HOST[:DIRECTORY]`; the result reads the files by ssh. No part can be an option or have a
- * meaning in a shell. Throws UsageError.
- */
+/** Parses `[USER@]HOST[:DIRECTORY]`, no part of which can be an option or shell code. Throws UsageError. */
 function overSsh(source: string, usual: string): () => Promise<JoinFiles> {
   const parts =
     /^(?:([A-Za-z0-9_][\w.-]*)@)?(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?))(?::(\/[^\0\n]*))?$/.exec(
@@ -137,10 +134,9 @@ function refuseDamaged({ where, files }: JoinFiles): void {
 }
 
 /**
- * Joins this controller to those that share their objects in etcd: checks whether it may, and copies the
- * shared files from `source`: `[USER@]HOST[:DIRECTORY]` by ssh, or a local directory. Existing files stay.
- * Returns what was done and what to do next. Throws UsageError, or Error with the way out; no file is then
- * written in part.
+ * Joins this controller to those that share objects in etcd: copies the shared files that are missing from
+ * `source`, `[USER@]HOST[:DIRECTORY]` by ssh or a local directory. Returns what was done and what to do next.
+ * Throws UsageError, or Error with the way out; no file is then written in part.
  */
 export async function joinControllers(config: Config, source: string): Promise<string> {
   const { state } = config.paths
@@ -249,10 +245,7 @@ const aside = (commands: readonly string[]) =>
 const moved = (state: string, names: readonly string[]) =>
   names.map(name => `mv ${join(state, name)} ${join(state, name)}.before-join`)
 
-/**
- * Returns the owner for files in the state directory: its own, or the unit's user if it belongs to root.
- * Throws Error if it does not exist or this user may not change it.
- */
+/** Returns the owner for files of the state: its own, or the unit's user if it belongs to root, or throws. */
 async function ownerOf({ paths: { state }, file }: Config): Promise<Owner> {
   const stat = await unlessMissing(lstat(state), undefined)
   if (!stat?.isDirectory()) {
@@ -299,8 +292,7 @@ async function refuseOwn(
     reasons.push(`${state} holds objects of its own, which no other controller has`)
     commands.push(await objectsAside(state, 'before-join'))
   }
-  // The password first: as long as a foreign key remains, a second try knows that the password is foreign
-  // too.
+  // The password first: while a foreign key remains, a second try knows that the password is foreign too.
   const keys = others.length > 0 ? [...(hasPassword ? [PASSWORD] : []), ...others] : []
   if (reasons.length === 0 && !(await exists(join(state, 'objects-in-etcd')))) return keys
   if (others.length > 0) {

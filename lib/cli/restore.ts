@@ -243,10 +243,7 @@ function isKnown({ path, type }: ArchiveEntry): boolean {
   return top === 'config' || top === 'files' || (top === 'state' && isBackedUp(name))
 }
 
-/**
- * Reads the configuration files and the top directories of a backup, and whether it has images. Throws Error
- * for a foreign entry, and for a backup of a newer svcd.
- */
+/** Reads the configuration, top directories and info of a backup. Throws Error for a foreign or newer one. */
 async function contentsOf(archive: FileHandle): Promise<Pick<Job, 'found' | 'tops' | 'images'>> {
   const found = new Map<string, Entry>()
   const tops = new Set<string>()

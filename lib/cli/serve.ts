@@ -62,10 +62,7 @@ export async function serve(
 /** Growth of the heap, in per cent, that starts the next collection. */
 const GROWTH_PERCENT = 50
 
-/**
- * Keeps the heap close to what is used (rules 2.19). With much memory, V8 lets it grow fourfold between
- * collections, and a storm of requests would leave hundreds of megabytes behind.
- */
+/** Keeps the heap close to what is used (rules 2.19): V8 lets it grow fourfold where memory is plenty. */
 function boundHeap(): void {
   setFlagsFromString(`--heap-growing-percent=${GROWTH_PERCENT}`)
 }

@@ -23,9 +23,8 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
 }
 
 /**
- * Imports a document (`-`: standard input) into the running daemon; returns the daemon's message. Without
- * `yes` it shows the changes and asks. `system`: the one that the file is of. Throws UsageError without a
- * terminal to ask on; Error if the answer is no or the daemon refuses.
+ * Imports a document (`-`: standard input), or a file of another `system`, into the running daemon; returns
+ * its message. Without `yes` it shows the changes and asks. Throws UsageError without a terminal, Error for a no.
  */
 export async function importFrom(
   config: Config,

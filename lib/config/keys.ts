@@ -49,10 +49,7 @@ const clusterFields = [
   'variables'
 ]
 
-/**
- * Every key except those of `[users]` (rules 7.4), in the order of the shipped file. Parsing, the shipped and
- * the installed file, and the documents use this table.
- */
+/** Every key except those of `[users]` (rules 7.4), for the parser, the shipped file and the documents. */
 export const keys = {
   http: {
     listen: key(values.listen, '127.0.0.1:7050').about(

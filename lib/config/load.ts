@@ -19,9 +19,8 @@ interface RawValue {
 type Sections = Map<string, Map<string, RawValue>>
 
 /**
- * Reads and validates the whole ini (rules 7.3). `overrides` are `section.key=value`, taken literally; the
- * last one of a key wins, also over the ini. Relative paths are relative to the ini's directory. The result
- * is deeply frozen.
+ * Reads and validates the whole ini (rules 7.3); the result is deeply frozen. `overrides` are
+ * `section.key=value`, taken literally; the last one of a key wins, also over the ini.
  * @throws ConfigError with every problem, each with file and line, or `--set section.key`
  */
 export function loadConfig(file: string, overrides: readonly string[]): Config {
@@ -30,10 +29,7 @@ export function loadConfig(file: string, overrides: readonly string[]): Config {
   return config
 }
 
-/**
- * Reads an ini with problems for `svcd check`: `config` has defaults for invalid values. Undefined `config`
- * if the directories may be unknown.
- */
+/** Reads an ini for `svcd check`: invalid values are defaults; no `config` if directories may be unknown. */
 export function readConfig(
   file: string,
   overrides: readonly string[]

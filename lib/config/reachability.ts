@@ -32,9 +32,8 @@ export function userWarnings({ users, auth }: Pick<Config, 'users' | 'auth'>): s
 }
 
 /**
- * Warns of reasons why nodes in these networks (CIDRs), or other machines while there is none, cannot reach
- * the listen address or the nodes' URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback
- * listen address, not a loopback URL.
+ * Warns why nodes in these networks (CIDRs), or other machines while there is none, cannot reach the listen
+ * address (one on loopback is well behind `trusted_proxies`) or the nodes' URL (rules 7.7).
  */
 export function reachability(config: Config, networks: readonly string[]): string[] {
   const remote = networks.filter(network => !touchesLoopback(network))

@@ -10,9 +10,8 @@ export type Values = {
 }
 
 /**
- * The parsed ini: read once, validated as a whole, frozen (rules 7.1, 7.2). Sections and keys have the ini's
- * names. Paths are absolute, durations in milliseconds, sizes in bytes. Empty values stay empty, except for
- * `http.url` and `controller.address` (rules 7.6).
+ * The parsed ini: validated as a whole, frozen (rules 7.1, 7.2). Paths are absolute, durations in
+ * milliseconds, sizes in bytes. Empty values stay so but `http.url` and `controller.address` (rules 7.6).
  */
 export interface Config extends Omit<Values, 'http'> {
   readonly http: Omit<Values['http'], 'url'> & {

@@ -88,10 +88,7 @@ export class Session {
     return this.format === 'json' ? this.json({ message: text, ...answer }) : this.lines([clean(text)])
   }
 
-  /**
-   * Asks, unless `--yes` is given. Throws Failure 1 if the answer is no, 2 without a terminal: `nothing` says
-   * what was not done, `why` what is missing.
-   */
+  /** Asks, unless `--yes` is given. Throws Failure 1 for no (`nothing` was done), 2 without a terminal. */
   async confirm(
     question: string,
     nothing: string,

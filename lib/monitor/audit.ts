@@ -73,8 +73,7 @@ const internal = new Set(['revoked'])
  * Logs who changed what: one JSON line for each changed object, written after the commit and before the
  * answer (rules 11.4). Users and machines have separate files, so that a machine cannot push out the changes
  * of an admin. A very large change gets one line for each type, an import one line with counts and then the
- * names, a table one line for all objects that it changed alike. A failed write does not undo the change;
- * `health` reports it.
+ * names, a table one line for all objects that it changed alike. A failed write does not undo the change.
  */
 export class Audit {
   readonly #users: RotatedLog
@@ -120,8 +119,7 @@ export class Audit {
       }
       return made
     }
-    // Small changes are formatted in one turn of the event loop, so their lines keep the order of the
-    // commits.
+    // Small changes are formatted in one turn of the event loop: their lines keep the order of commits.
     if (kind === 'change' && known.length <= ungroupedMax) return trail.add(runSync(lines()))
     return runSliced(lines()).then(made => trail.add(made))
   }

@@ -140,9 +140,8 @@ export const failed = (facts: Facts, pattern: RegExp): string | undefined => {
 const differing = (a: string, b: string) => [...a].filter((digit, i) => digit !== b[i]).length
 
 /**
- * Returns the unknown machine that may be this node. MACs within a rack are similar, so similar MACs count
- * only for a node that was never seen with its own. A node that is up, or that reported a failure, is not
- * searched for.
+ * Returns the unknown machine that may be this node, if that is not up and reported no failure. MACs within a
+ * rack are similar, so similar MACs count only for a node that was never seen with its own.
  */
 export function candidateMachine(facts: Facts): Facts['unknownMachines'][number] | undefined {
   const { macs, unknownMachines, boot, address, now } = facts

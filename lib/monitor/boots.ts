@@ -75,9 +75,8 @@ const rebootAfterMs = 120_000
 const sharedBootsMax = 1
 
 /**
- * Records what svcd saw of the boots of each node (rules 6.7): in memory at once, on disk in the background.
- * A node has at most 10 boots, each of bounded size. A follower takes the records of the leader, and keeps
- * its own observations in memory until it leads.
+ * Records what svcd saw of the last 10 boots of each node (rules 6.7): in memory at once, on disk in the
+ * background. A follower takes the records of the leader, and keeps what it saw in memory until it leads.
  */
 export class Boots {
   readonly #nodes = new Map<string, NodeBoots>()
@@ -160,9 +159,8 @@ export class Boots {
   }
 
   /**
-   * Records the pack that a node reports to run. Resolves once it is stored, with the current name of the
-   * node, or undefined if it was deleted. Rejects with StoreError if it cannot be stored, and with 503 if the
-   * node reports too often for a shared store.
+   * Records the pack that a node reports to run. Resolves once it is stored, with the node's current name,
+   * undefined if it was deleted. Rejects with StoreError, and with 503 above its rate in a shared store.
    */
   async recordRunning(node: string, pack: Pack): Promise<string | undefined> {
     const now = this.now()

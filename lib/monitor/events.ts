@@ -137,10 +137,7 @@ export class Events {
     return this.#followers.size
   }
 
-  /**
-   * Returns the events after `from`, and the number of the last one; a reset if `from` was dropped. With
-   * `sees`, the events about one node alone that it sees.
-   */
+  /** Returns the events after `from` (`sees`: about these nodes alone), or a reset if it was dropped. */
   #after(from: number, isAdmin: boolean, sees?: Sees): { readonly to: number; readonly text: string } {
     if (from < this.#first - 1) return { to: this.#last, text: this.#special(this.#last, 'reset') }
     if (from >= this.#last) return { to: from, text: '' }

@@ -39,9 +39,8 @@ export const withoutOutput = (state: string) => state.split(beforeOutput, 1)[0] 
 const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.*))?/s
 
 /**
- * Keeps the states that nodes report while they install, a short history, and why they could not boot (rules
- * 6.2), in memory and stored. A report is stored before it is answered, a reason soon after. A follower takes
- * the records of the leader.
+ * Keeps the states that nodes report while they install, and why they could not boot (rules 6.2). A report is
+ * stored before it is answered, a reason soon after. A follower takes the records of the leader.
  */
 export class NodeStatus {
   readonly #nodes = new Map<string, NodeState>()
@@ -139,10 +138,7 @@ export class NodeStatus {
     return state?.startsWith('installer.failed') ? state : undefined
   }
 
-  /**
-   * Sets the reason, and returns whether to log it: it is new, and the node had at most ten new ones within a
-   * minute. Stored in the background, as a boot script does not wait for it.
-   */
+  /** Sets the reason, stored in the background; returns whether to log it: it is new and within its rate. */
   setReason(node: string, reason: string | null): boolean {
     if (this.reason(node) === reason) return false
     const kept = this.#of(node)

@@ -78,10 +78,7 @@ function nodeRow(
   }
 }
 
-/**
- * Returns the overview as JSON text: column names and one list of values for each node, made in slices that
- * yield to other work. `mark` is the event up to which it is at least true.
- */
+/** Makes the overview as JSON text, in slices. `mark` is the event up to which it is at least true. */
 function* overviewText(
   watched: OverviewSources,
   mark: string,

@@ -468,8 +468,7 @@ interface Verdict {
 
 /**
  * Returns the rule that applies, and one sentence with verdict and remedy. If another machine may have asked
- * in the node's name, the verdict on the authenticated boot comes first, and the other follows (rules 6.7).
- * A kernel that Secure Boot would refuse is told beside it (rules 15.13), and the lines of its console last.
+ * in its name, the authenticated boot comes first (rules 6.7); kernel (rules 15.13) and console follow.
  */
 export function why(facts: Facts): Verdict {
   const found = wholeVerdict(facts)

@@ -98,8 +98,7 @@ export class Apply {
 
   /**
    * Resolves when the server runs with files of the current objects; throws NotApplied. `alone`: swaps and
-   * reloads by itself after a failure, so that another service of the same server does not have its files
-   * taken back too.
+   * reloads by itself after a failure, so that the files of another service of the server are not taken back.
    */
   async run(alone: boolean): Promise<Applied> {
     const { unit } = this.o
@@ -224,8 +223,7 @@ export class Apply {
 
   /**
    * Makes the server take the files in force, or puts the old ones back when it does not come up. `restarts`
-   * is its count when the files came into force, as one more restart loads them. The caller holds the unit's
-   * lock.
+   * is its count when they came into force: one more restart loads them. The caller holds the unit's lock.
    */
   async #takeUp(swap: Swap | undefined, restarts: number): Promise<void> {
     const { settings, unit } = this.o

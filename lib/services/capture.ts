@@ -9,10 +9,7 @@ import type { NetworkDoc } from '../model/types/network.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { objectTypes, typeNames } from '../model/types.js'
 
-/**
- * The objects that DHCP and DNS are rendered from, at one moment. Stored objects never change, so references
- * are enough and rendering may take its time.
- */
+/** The objects of one moment that files are rendered from. They never change, so references are enough. */
 export interface Captured {
   readonly networks: readonly NetworkDoc[]
   readonly nodes: readonly NodeDoc[]

@@ -50,9 +50,7 @@ const faultWords = new RegExp(
   ].join('|'),
   'i'
 )
-/**
- * The journal's prefix of a line. systemd's own name stays: its lines say no more than that the server ended.
- */
+/** The journal's prefix of a line. systemd's own name stays: its lines only say that the server ended. */
 const ofJournal = /^\w{3} +\d+ [\d:]{8} \S+ (?:(?=systemd\[)|[^\s:]+: )/
 
 /** Returns the lines of a program's output that name the fault, in order. */
@@ -103,10 +101,7 @@ export async function runningState(
 
 const socketLimitMs = 30_000
 
-/**
- * Sends Kea config-reload; returns false when nobody listens on the socket. Throws an Error with Kea's words
- * when Kea refuses, and when `signal` ends the wait.
- */
+/** Sends Kea config-reload; false when nobody listens. Throws Error with Kea's words if it refuses. */
 export async function configReload(path: string, signal: AbortSignal): Promise<boolean> {
   const socket = connect({ path, signal })
   socket

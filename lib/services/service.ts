@@ -56,9 +56,7 @@ export class Service {
     this.#probing.wake()
   }
 
-  /**
-   * Schedules an apply. Machines' changes are not urgent: one could have the server restarted all the time.
-   */
+  /** Schedules an apply. Machines' changes are not urgent: one could restart the server all the time. */
   changed(isUrgent = true): void {
     const { gather } = this.o.settings
     const { appliedMs, pauseMs } = this.#machines

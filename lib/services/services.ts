@@ -136,10 +136,7 @@ export class Services {
     return Object.fromEntries([...this.#services].map(([name, service]) => [name, [() => service.condition]]))
   }
 
-  /**
-   * Captures the objects of a view after `changes`. The returned function renders them, one view at a time,
-   * and returns the files that would differ. Throws 503 where too many wait.
-   */
+  /** Captures a view after `changes`; the result renders it to the files that would differ. Throws 503. */
   differing(
     changes: readonly Change[],
     view: View,
@@ -163,8 +160,7 @@ export class Services {
   }
 
   start(): void {
-    // A killed leader gets its role back when its old lease ends, soon after the start: its range need not go
-    // and come.
+    // A killed leader gets its role back when its old lease ends: its range need not go and come.
     const afterMs = this.#shared?.isReadOnly ? STANDBY_MS : 0
     for (const service of this.#services.values()) service.start(afterMs)
   }
@@ -331,9 +327,7 @@ export function programsOf(config: Config): NamedProgram[] {
   })
 }
 
-/**
- * Returns the IPv4 addresses of each card of this machine; an address with a label ("eth0:1") is the card's.
- */
+/** Returns the IPv4 addresses of each card of this machine; those of a label ("eth0:1") are the card's. */
 export function ownCards(): Cards {
   const cards = new Map<string, number[]>()
   for (const [name, all = []] of Object.entries(networkInterfaces())) {

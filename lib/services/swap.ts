@@ -168,10 +168,7 @@ export interface ServiceState {
   readonly serials: Serials
   /** How the server still has to take the files in force; '' for not at all. */
   readonly due: ReloadKind | ''
-  /**
-   * The swap that a running server was not seen to run with yet. Should it fall, svcd restarts it, if need be
-   * with the old files.
-   */
+  /** The swap with which the server was not seen to run yet: if it falls, svcd restarts it or swaps back. */
   readonly trial: SwapPlan | undefined
 }
 

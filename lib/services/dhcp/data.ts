@@ -29,10 +29,7 @@ const longestSearch = 200
 /** The addresses of each network card of this machine. */
 export type Cards = readonly (readonly Address[])[]
 
-/**
- * Yields for each node and subnet; returns all data of a DHCP server. `cards` with several networks join
- * wires.
- */
+/** Yields for each node and subnet; returns the data of a DHCP server. A card in two networks joins wires. */
 export function* dhcpData(
   captured: Captured,
   options: DhcpOptions,
@@ -314,9 +311,8 @@ const singles = 2 ** 28
 
 /**
  * Numbers prefixes. A prefix always gets the same number, and a longer one a lower number, as Kea takes the
- * first subnet that holds an address. Each prefix up to /31 has its own place in a heap, counted from the
- * end. Single addresses use the places of /31 in 224.0.0.0/3; two that differ only in their first four bits
- * collide.
+ * first subnet that holds an address. Each up to /31 has its own place in a heap, counted from the end;
+ * single addresses use the places of /31 in 224.0.0.0/3, and collide if only their first four bits differ.
  */
 function idsOf(prefixes: readonly Prefix[]): number[] {
   const used = new Set<number>()
@@ -329,10 +325,7 @@ function idsOf(prefixes: readonly Prefix[]): number[] {
   })
 }
 
-/**
- * Maps each of these distinct prefixes to the largest ones inside it, in order. Two prefixes overlap only
- * when one contains the other.
- */
+/** Maps each distinct prefix to the largest ones inside it, in order. Overlapping ones are nested. */
 function largestInside<T extends { readonly prefix: Prefix }>(all: readonly T[]): Map<T, T[]> {
   const inside = new Map<T, T[]>()
   const around: T[] = []

@@ -24,9 +24,8 @@ export const isc: Backend<DhcpData> = {
 }
 
 /**
- * dhcpd lends a machine without an address any free address of the wire, from the first range on. So the
- * controller's network and those that overlap it come first, and of these only the controller's keeps its
- * range.
+ * dhcpd lends a machine without an address any free one of the wire, from the first range on: the networks
+ * around the controller's come first, and of these only the controller's keeps its range.
  */
 function ofServer(wire: readonly DhcpSubnet[]): readonly DhcpSubnet[] {
   const here = wire.find(subnet => subnet.here && subnet.dhcp)
@@ -73,9 +72,8 @@ function cutRanges(subnet: DhcpSubnet): DhcpSubnet {
 }
 
 /**
- * kea-dhcp4 has one JSON file, with each subnet's reservations inside the subnet. A command on its control
- * socket, which the file opens, makes it reread the file. Without an answer there Kea is restarted, as
- * Debian's unit cannot reload.
+ * kea-dhcp4 has one JSON file, with each subnet's reservations in it, and rereads it on a command to its
+ * control socket. Without an answer there Kea is restarted, as Debian's unit cannot reload.
  */
 export const kea: Backend<DhcpData> = {
   name: 'kea',
@@ -128,8 +126,7 @@ export const dnsmasq: Backend<DhcpData> = {
   reload: 'reload',
   render: (data, { config, directory, leaseFile }, render) => {
     const { shared, relayed } = subnetsBeyond(data)
-    // dnsmasq takes the first subnet that an address fits, and lends from the first range: shared ones come
-    // last.
+    // dnsmasq takes the first subnet that fits, and lends from the first range: shared ones come last.
     const subnets = data.subnets.map(subnet => (shared.includes(subnet) ? { ...subnet, ranges: [] } : subnet))
     const all = { ...data, subnets, shared, relayed, directory, lease_file: leaseFile }
     const main = render('dhcp/templ_dnsmasq.cfg', all)

@@ -32,8 +32,7 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   const records = new Map<string, DnsRecord[]>([...names.zones.keys()].map(zone => [zone, []]))
   for (const [full, { target }] of names.all) {
     const { zone, label } = names.zoneAndLabelOf(full) ?? { zone: '', label: '' }
-    // In a partial zone each name is a zone of its own, which cannot be an alias: it gets the target's
-    // address.
+    // In a partial zone each name is a zone, which cannot be an alias: it gets the target's address.
     const address = names.addressOf(full)
     if (target !== undefined && !names.partial.has(zone))
       records.get(zone)?.push({ name: label, type: 'CNAME', data: `${target}.` })
@@ -125,8 +124,7 @@ class NameServers {
 
   #address(name: string, address: string): void {
     const place = this.names.zoneAndLabelOf(name)
-    // In a partial zone a made-up name could hide one of somebody else. BIND refuses a zone whose name server
-    // is an alias.
+    // A made-up name in a partial zone could hide somebody else's. BIND refuses an alias as a name server.
     if (place && !this.names.partial.has(place.zone) && !this.names.all.get(name)?.address)
       this.names.all.set(name, { address, of: 'the name server' })
   }
@@ -255,8 +253,7 @@ export async function foreignNameWarnings(
   const resolver = new Resolver({ timeout: ANSWER_MS, tries: 1 })
   if (servers) resolver.setServers(servers)
   const told = [...zones].slice(0, MOST_ASKED).map(async ([zone, own]) => {
-    // A name that does not exist has none below it (RFC 8020); one that exists without an SOA record may
-    // have.
+    // A name that does not exist has none below it (RFC 8020); one without an SOA record may have.
     const server = await resolver.resolveSoa(zone).then(
       ({ nsname }) => nsname,
       ({ code }: NodeJS.ErrnoException) => (code === 'ENODATA' ? 'a zone around it' : undefined)

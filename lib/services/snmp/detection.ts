@@ -74,9 +74,8 @@ export class PortDetection {
   }
 
   /**
-   * Asks all switches at once, within 1.8 s; answers hold for 30 s, for every machine. Resolves with a
-   * function that looks the node up in a state of the objects; undefined when the machine is at no known edge
-   * port.
+   * Asks all switches at once, within 1.8 s; answers hold for 30 s, for every machine. The result looks the
+   * node up in a state of the objects; undefined when the machine is at no known edge port.
    */
   async find(mac: string): Promise<((view: View) => Detected | undefined) | undefined> {
     const readings = await this.#read()

@@ -49,10 +49,7 @@ export class SwitchTables {
   }
 }
 
-/**
- * Asks a switch for its tables: that of `oid`, else those of Q-BRIDGE-MIB and BRIDGE-MIB together. Throws an
- * Error without a secret in its message, also for more than `most` rows.
- */
+/** Asks a switch for its tables (`oid`, or both standard ones). Errors hold no secret; `most`: of rows. */
 export async function readTables(
   { ipaddress = '', read = '', oid }: SwitchDoc,
   signal: AbortSignal,
