@@ -18,7 +18,6 @@ interface Plan {
   readonly mostFailed: number
   readonly minutes: number
   readonly restart: string
-  /** The command that goes on with it. */
   readonly command: string
 }
 
@@ -169,7 +168,6 @@ async function rehearse(session: Session, node: string, fields: JsonObject): Pro
   if (!isWell) throw refused(clean(`${about}: not well; nothing was changed`))
 }
 
-/** One run: which nodes it changed, and which failed. */
 class Rollout {
   readonly #failed = new Map<string, string>()
   /** The nodes that were changed, by what sets them back. */

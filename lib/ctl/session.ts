@@ -89,11 +89,7 @@ export class Session {
   }
 
   /** Asks, unless `--yes` is given. Throws Failure 1 for no (`nothing` was done), 2 without a terminal. */
-  async confirm(
-    question: string,
-    nothing: string,
-    why = 'there is no terminal to ask on, use --yes'
-  ): Promise<void> {
+  async confirm(question: string, nothing: string, why = 'there is no terminal to ask on, use --yes') {
     const { terminal, options } = this
     if (options.yes) return
     if (!terminal.shows.in) throw wrongUsage(`${nothing}: ${why}`)
@@ -173,7 +169,6 @@ export interface Verb<T extends string = TypeName> {
   run(session: Session, type: T, operands: readonly string[]): Promise<void>
 }
 
-/** Verbs by name. */
 export type Verbs<T extends string = TypeName> = Readonly<Record<string, Verb<T>>>
 
 /** Returns the least and most operands of a verb. */
@@ -240,7 +235,6 @@ const quoted = (text: string) =>
 /** An option with a value; `takes` names the value in the help. */
 const value = (takes: string, about: string) => ({ type: 'string', takes, about }) as const
 
-/** An option without one. */
 const flag = (about: string) => ({ type: 'boolean', takes: '', about }) as const
 
 /** All options in the order of the help, as parseArgs takes them. Help and completion use this table. */
