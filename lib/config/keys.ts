@@ -1,7 +1,6 @@
 import type { Kind } from './values.js'
 import * as values from './values.js'
 
-/** One key of the ini. */
 export interface Key<T> {
   readonly kind: Kind<T>
   readonly default: string
@@ -39,15 +38,8 @@ function managed(words: { config: string; directory: string; reload: string; ser
 }
 
 // The cluster object has these besides the controller's name (rules 1.8).
-const clusterFields = [
-  'name',
-  'ntp_server',
-  'debug',
-  'technical_contacts',
-  'provision_method',
-  'provision_fallback',
-  'variables'
-]
+const clusterFields =
+  'name ntp_server debug technical_contacts provision_method provision_fallback variables'.split(' ')
 
 /** Every key except those of `[users]` (rules 7.4), for the parser, the shipped file and the documents. */
 export const keys = {

@@ -120,10 +120,7 @@ function sharedSettings(config: Config): Record<string, unknown> {
   }
 }
 
-/**
- * Digests of the settings that controllers must share, by section or key: HMAC-SHA-256, the first 16 hex
- * digits. Independent of the order of keys and URLs. The key prevents guessing of passwords.
- */
+/** HMACs (16 hex digits) of the settings that controllers must share: nobody guesses passwords by them. */
 export function digestsOf(config: Config, key: Uint8Array): Record<string, string> {
   const digest = (value: unknown) =>
     createHmac('sha256', key).update(JSON.stringify(value, withSortedKeys)).digest('hex').slice(0, 16)

@@ -20,7 +20,6 @@ export interface Config extends Omit<Values, 'http'> {
     /** That URL, then those of other controllers, which nodes try when it does not answer. */
     readonly urls: readonly string[]
   }
-  /** The path of the ini. */
   readonly file: string
   /** Keys given on the command line, as `section.key`. */
   readonly overriddenKeys: readonly string[]
@@ -39,10 +38,7 @@ export function shown(text: string): string {
   return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text)
 }
 
-/**
- * Returns the location of the first key in a message that was given: the command line or the ini. The message
- * may begin with a key that is missing but needed by the next.
- */
+/** Returns where the first given key of a message stands: on the command line or in the ini. */
 export function locationOf(
   { file, overriddenKeys, keyLines }: Pick<Config, 'file' | 'overriddenKeys' | 'keyLines'>,
   message: string
