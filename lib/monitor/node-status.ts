@@ -44,7 +44,6 @@ const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.
  */
 export class NodeStatus {
   readonly #nodes = new Map<string, NodeState>()
-  /** Reports, where controllers share them. */
   readonly #reportRate = new NodeRate()
   /** Changes that a node makes of itself. */
   readonly #changeRate = new NodeRate()
@@ -61,11 +60,7 @@ export class NodeStatus {
   ) {}
 
   /** Reads the records that `open` opens; throws as `open` does. */
-  static async open(
-    open: OpenRecords,
-    now: () => number,
-    log: Pick<Log, 'warn' | 'info'>
-  ): Promise<NodeStatus> {
+  static async open(open: OpenRecords, now: () => number, log: Pick<Log, 'warn' | 'info'>) {
     const status = new NodeStatus(now, log)
     status.#records = await open<StatusRecord>({
       namesIn: ({ node }) => [node],

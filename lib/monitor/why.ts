@@ -36,7 +36,6 @@ interface VerdictRule {
   readonly observation: string
   /** The remedy; '' if there is nothing to do. */
   readonly remedy: string
-  /** The remedy once the cause is gone. */
   readonly remedyIfGone?: string
   /** Returns what was seen of this node if the rule applies; else anything that is false. */
   readonly verdict: (facts: Facts) => string | false | undefined
@@ -461,7 +460,6 @@ const distrust = ({ node, trust }: Facts) =>
 
 interface Verdict {
   readonly rule: string
-  /** One sentence, with the remedy. */
   readonly verdict: string
   readonly see: string
 }
