@@ -25,9 +25,7 @@ import {
 export interface ApplyOptions {
   readonly service: ServiceName
   readonly settings: ServiceSettings
-  /** Directory of the templates. */
   readonly templates: string
-  /** The notes of all services. */
   readonly notes: ConstructorParameters<typeof Notes>[0]
   /** Makes the templates' data in slices, of these objects; default: the call captures the stored ones. */
   readonly data: (captured?: Captured) => Generator<unknown, object>
@@ -48,20 +46,6 @@ export interface ApplyOptions {
 
 /** The trial of a server that got its old files back and has not been seen to run since. */
 const emptySwap: SwapPlan = { put: [], fresh: [], removed: [] }
-
-/** A swap that is in force, and how often the server had been restarted before it. */
-interface Swapped {
-  readonly swap: Swap
-  readonly restarts: number
-}
-
-/** Result of a run. */
-interface Applied {
-  /** Number of files that changed. */
-  readonly changed: number
-  /** Set where nothing was put in force: milliseconds until the next try. */
-  readonly againMs?: number
-}
 
 type OutcomeOf<P> = RenderOutcome & { readonly kind: P extends false ? 'difference' : 'preview' }
 
@@ -99,8 +83,9 @@ export class Apply {
   /**
    * Resolves when the server runs with files of the current objects; throws NotApplied. `alone`: swaps and
    * reloads by itself after a failure, so that the files of another service of the server are not taken back.
+   * Returns the number of changed files, and where none was put in force, the ms until the next try.
    */
-  async run(alone: boolean): Promise<Applied> {
+  async run(alone: boolean): Promise<{ readonly changed: number; readonly againMs?: number }> {
     const { unit } = this.o
     const withLock = <T>(work: () => Promise<T>) => unit.withLock(this.signal, work)
     const { trial } = this.#notes.now
@@ -173,8 +158,8 @@ export class Apply {
     await this.#check(changed)
   }
 
-  /** Puts staged files in force, if there are any. The caller holds the unit's lock. */
-  async #swap({ changed, removed, foreign, serials }: Difference): Promise<Swapped | undefined> {
+  /** Puts staged files in force; returns also the restarts before it. The caller holds the unit's lock. */
+  async #swap({ changed, removed, foreign, serials }: Difference) {
     if (changed.length + removed.length === 0) return undefined
     const { unit } = this.o
     const kinds: readonly string[] = [this.#notes.now.due, ...changed.map(file => file.needs)]
@@ -248,7 +233,6 @@ export class Apply {
     await this.#stays(swap, '')
   }
 
-  /** Keeps the files in force. */
   async #stays(swap: Swap | undefined, due: ReloadKind | ''): Promise<void> {
     await writing(async () => {
       await this.#notes.done({ due, trial: undefined })

@@ -13,14 +13,12 @@ import { objectTypes, typeNames } from '../model/types.js'
 export interface Captured {
   readonly networks: readonly NetworkDoc[]
   readonly nodes: readonly NodeDoc[]
-  /** Objects with an address or a MAC that are no nodes. */
   readonly devices: readonly Device[]
   readonly cluster: ClusterSettings
   /** Every controller that shares these objects, in natural order. */
   readonly controllers: readonly ClusterSettings['controller'][]
   /** Groups by name: nodes inherit from them. */
   readonly groups: ReadonlyMap<string, GroupDoc>
-  /** BMC set-ups by name. */
   readonly bmcsetups: ReadonlyMap<string, BmcsetupDoc>
 }
 

@@ -11,7 +11,6 @@ export const changing = ['start', 'stop', 'restart', 'reload'] as const
 /** State of a server by its control command; `unknown`: the command is missing, or cannot reach systemd. */
 export interface Running {
   readonly state: 'running' | 'stopped' | 'unknown'
-  /** Output of the command. */
   readonly words: string
 }
 
@@ -21,7 +20,6 @@ const anyStatus = Array.from({ length: 256 }, (_, status) => status)
 /** Runs a command of the ini and returns its output. Throws an Error with its words when it fails. */
 export type Runner = (words: readonly string[], signal: AbortSignal) => Promise<string>
 
-/** Resolves whatever status the command ends with. */
 const ended = ([program = '', ...args]: readonly string[], signal: AbortSignal) =>
   run(program, args, { timeLimitMs, signal, ok: anyStatus })
 

@@ -152,7 +152,6 @@ export class Service {
     if (was !== '' && this.#down === '' && this.#applying.problem !== '') this.#applying.wake()
   }
 
-  /** Makes the next changes of machines wait longer. */
   #slowDown(): void {
     const { appliedMs, pauseMs } = this.#machines
     const { first, longest, calm } = machinesMs

@@ -63,11 +63,9 @@ interface ServicesOptions {
   readonly model: Model
   readonly log: Log
   readonly now: () => number
-  /** The notes of all services. */
   readonly notes: ApplyOptions['notes']
   /** Runs the commands that change a server. */
   readonly run?: Runner
-  /** The content of the TFTP tree. */
   readonly tree?: TftpTree | undefined
   /** State shared with other controllers. */
   readonly shared?: SharedServices | undefined
@@ -286,7 +284,6 @@ const ipxeBinaries = ({ boot: { ipxe_directory: directory, bios, efi_x64, efi_ar
 
 const loaderNames = { shim_x64: 'shimx64.efi', shim_arm64: 'shimaa64.efi' }
 
-/** Makes the data of a TFTP server. */
 function* tftpData(tree: TftpTree, config: Config): Generator<unknown, TftpData> {
   const isShared = [config.dhcp.server, config.dns.server].includes('dnsmasq')
   return { ...(yield* tree.configurations()), alone: !isShared, interfaces: config.dhcp.interfaces }
@@ -298,17 +295,8 @@ export const serverLine = (config: Config, service: ServiceName): string =>
     ? `[consoles] enabled = ${config.consoles.enabled ? 'yes' : 'no'}`
     : `[${service}] server = ${config[service].server}`
 
-/** A program that svcd runs for DHCP, DNS or consoles. */
-interface NamedProgram {
-  /** Its key in the ini. */
-  readonly key: string
-  readonly program: string
-  /** The setting for which it is the usual one; undefined where the ini names it itself. */
-  readonly usualFor: string | undefined
-}
-
-/** Returns the programs that svcd runs for DHCP, DNS and consoles. */
-export function programsOf(config: Config): NamedProgram[] {
+/** Returns the programs that svcd runs for services. `usualFor`: undefined where the ini names it itself. */
+export function programsOf(config: Config) {
   return serviceNames.flatMap(service => {
     if (serverOf(config, service) === 'none') return []
     const settings = settingsOf(service, config)

@@ -76,11 +76,8 @@ export async function clear(paths: readonly string[]): Promise<void> {
 
 /** The files of a swap, noted so that it can be taken back after a crash. */
 export interface SwapPlan {
-  /** Files that are put in force. */
   readonly put: readonly string[]
-  /** Files of `put` that are new. */
   readonly fresh: readonly string[]
-  /** Files that are removed. */
   readonly removed: readonly string[]
 }
 

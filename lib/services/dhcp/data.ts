@@ -275,7 +275,6 @@ interface SubnetGroup {
   readonly networks: readonly NetworkDoc[]
   /** Prefixes of networks inside it, which answer for their own addresses (rules 3.6). */
   readonly inside: readonly Prefix[]
-  /** Whether it answers for the controller's address. */
   readonly here: boolean
 }
 
@@ -304,7 +303,6 @@ export function subnetGroups(
     .reverse()
 }
 
-/** The largest id that Kea takes. */
 const largestId = 2 ** 32 - 2
 /** Number of /31 networks in 224.0.0.0/3, where no machine has its address. */
 const singles = 2 ** 28
@@ -339,10 +337,7 @@ function largestInside<T extends { readonly prefix: Prefix }>(all: readonly T[])
   return inside
 }
 
-/**
- * Numbers the wire of each group. Networks share a wire when they serve DHCP and overlap, when one names the
- * other in `shared_with`, and when one card has addresses in them.
- */
+/** Numbers wires: networks share one if they overlap with DHCP, by `shared_with`, or by one card. */
 function wireNumbers(groups: readonly SubnetGroup[], cards: Cards): Map<SubnetGroup, number> {
   const parent = new Map<SubnetGroup, SubnetGroup>()
   const root = (group: SubnetGroup): SubnetGroup => {

@@ -84,7 +84,6 @@ async function takeLines(path: string, take: (line: string) => void): Promise<vo
 
 /** Holder and end of a lease, as numbers: a slice of a text would keep the whole text in memory. */
 interface Lease {
-  /** See `macNumber`. */
   readonly mac: number
   /** Milliseconds since 1970; 0 when it is over. */
   readonly until: number

@@ -45,7 +45,6 @@ function ofServer(wire: readonly DhcpSubnet[]): readonly DhcpSubnet[] {
   ]
 }
 
-/** Whether an address lies in a subnet. */
 function holds({ cidr }: DhcpSubnet, text: string): boolean {
   const [prefix, address] = [parsePrefix(cidr), parseAddress(text)]
   return prefix !== undefined && address !== undefined && contains(prefix, address)
@@ -110,10 +109,7 @@ export const kea: Backend<DhcpData> = {
 
 const hostSuffix = '.host'
 
-/**
- * dnsmasq has a main file, which needs a restart, and a file per machine, which it rereads on SIGHUP. The
- * main file names machines that get another script than the short menu.
- */
+/** dnsmasq has a main file, which needs a restart, and a file per machine, which it rereads on SIGHUP. */
 export const dnsmasq: Backend<DhcpData> = {
   name: 'dnsmasq',
   defaults: {

@@ -130,7 +130,6 @@ class NameServers {
   }
 }
 
-/** Turns the controller's name into a DNS label. */
 const nameOf = (name: string) =>
   name
     .toLowerCase()
@@ -213,10 +212,7 @@ const zoneOf = (address: Address, octets: number) =>
   `${formatAddress(address).split('.').slice(0, octets).reverse().join('.')}.in-addr.arpa`
 
 /** Finds the smallest of these zones that holds an address, and the address's name inside it. */
-export function reverseNameOf(
-  address: Address,
-  zones: ReadonlyMap<string, unknown>
-): { readonly zone: string; readonly name: string } | undefined {
+export function reverseNameOf(address: Address, zones: ReadonlyMap<string, unknown>) {
   const parts = formatAddress(address).split('.')
   for (const octets of [3, 2, 1]) {
     const zone = zoneOf(address, octets)
@@ -242,14 +238,8 @@ export function* ownedZones(captured: Captured): Generator<undefined, Map<string
   )
 }
 
-/**
- * Warns of zones in which this machine's resolvers know foreign names, which svcd's server would hide (rules
- * 10.14). A zone without an answer is skipped. `servers` replaces those of /etc/resolv.conf.
- */
-export async function foreignNameWarnings(
-  zones: ReadonlyMap<string, string>,
-  servers?: readonly string[]
-): Promise<string[]> {
+/** Warns of zones with names in this machine's resolvers that svcd would hide (rules 10.14). */
+export async function foreignNameWarnings(zones: ReadonlyMap<string, string>, servers?: readonly string[]) {
   const resolver = new Resolver({ timeout: ANSWER_MS, tries: 1 })
   if (servers) resolver.setServers(servers)
   const told = [...zones].slice(0, MOST_ASKED).map(async ([zone, own]) => {

@@ -72,7 +72,6 @@ export const dnsTemplates = {
 export type DnsZone = DataOf<typeof zone>
 export type DnsRecord = DataOf<typeof record.variables>
 
-/** All data of a name server. */
 export interface DnsData {
   readonly variables: Readonly<Record<string, string>>
   readonly zones: readonly DnsZone[]
