@@ -93,7 +93,6 @@ const commands = new Map(
 /** The systems whose files `import` reads, each an option. */
 const otherSystems = ['luna2', 'warewulf', 'xcat'] as const
 
-/** Operands of the commands. */
 const operands: Readonly<Record<string, string>> = {
   passwd: 'USER',
   osimage: 'shell NAME',

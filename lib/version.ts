@@ -10,10 +10,7 @@ function bakedCommit(): string {
   }
 }
 
-/**
- * The answer of `GET /version` and `svcd version` (rules 6.4): the package's version, the interface's, and
- * the commit that the build wrote beside this file (`unknown` outside git or unbuilt).
- */
+/** The answer of `GET /version` and `svcd version` (rules 6.4); the build writes `commit` beside it. */
 export const version: { readonly service: string; readonly api: number; readonly commit: string } =
   Object.freeze({ service: JSON.parse(read('../package.json')).version, api: 1, commit: bakedCommit() })
 

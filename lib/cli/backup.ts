@@ -142,7 +142,6 @@ function heldIn({ entries }: Archive): string {
   return `${nodes} node${nodes === 1 ? '' : 's'} and ${others} other object${others === 1 ? '' : 's'}${more}`
 }
 
-/** Whether a template differs from the shipped one. */
 const changedIn =
   (directory: string): EntryFilter =>
   async (path, isDirectory) => {
@@ -199,7 +198,6 @@ async function inEtcd({ store }: Config) {
   })
 }
 
-/** Adds a snapshot of the objects from the running daemon. */
 async function addObjects(archive: Archive, config: Config): Promise<void> {
   const answer = await askDaemon(config, 'GET', '/config/cluster/snapshot')
   const { snapshot } = JSON.parse(answer.toString('utf8')) as { snapshot: Record<string, string> }

@@ -20,16 +20,13 @@ const KEYS = ['token.key', 'secret.key'] as const
 const PASSWORD = 'admin-password'
 /** The keys come last, since svcd does not start beside others without them. */
 const SHARED = [PASSWORD, ...KEYS]
-/** The same for messages. */
 const NAMES = [...KEYS, PASSWORD].join(', ')
 
 const KEY_BYTES = 32
 const MOST_PASSWORD = 1000
 const MOST_OUTPUT = 64 * 1024
 
-/** Files of another controller. */
 interface JoinFiles {
-  /** The source, for messages. */
   readonly where: string
   readonly files: ReadonlyMap<string, Buffer>
   /** By how much the other clock is ahead; undefined: unknown. */
@@ -117,8 +114,8 @@ async function readBySsh(host: string, directory: string): Promise<JoinFiles> {
 const AS_ROOT = 'name root, or the user that has them: svcd join root@HOST:/STATE-DIRECTORY'
 const BY_HAND = `Or carry ${NAMES} here by hand, and type: svcd join /DIRECTORY`
 
-/** Throws Error for a missing or damaged file. */
-function refuseDamaged({ where, files }: JoinFiles): void {
+/** Throws Error for a missing or damaged file, and for a clock on which tokens and proofs would fail. */
+function refuseUnusable({ where, files, aheadMs = 0 }: JoinFiles): void {
   for (const name of KEYS) {
     const key = files.get(name)
     if (!key)
@@ -131,6 +128,7 @@ function refuseDamaged({ where, files }: JoinFiles): void {
   const password = files.get(PASSWORD)
   if (password && (password.length > MOST_PASSWORD || !/^[\x21-\x7e]+\r?\n?$/.test(password.toString())))
     throw new Error(`${where}: ${PASSWORD} holds no password; name another controller`)
+  if (Math.abs(aheadMs) > SLACK_MS) throw new Error(clocksApart('this machine', where, aheadMs))
 }
 
 /**
@@ -164,8 +162,7 @@ export async function joinControllers(config: Config, source: string): Promise<s
     if (isComplete && (there.has(PASSWORD) || config.users.length > 0))
       return `${state} has all that the other controllers have: nothing is copied\n${nextSteps(config)}`
     const given = await give()
-    refuseDamaged(given)
-    refuseClock(given)
+    refuseUnusable(given)
     refuseForeign(given.where, compared(given.files), etcd.place())
     const differ = SHARED.filter(name => isOther(there.get(name), given.files.get(name)))
     if (differ.length > 0)
@@ -272,16 +269,8 @@ function refuseTakenName({ controller, file }: Config, controllers: readonly Con
     )
 }
 
-/**
- * Refuses a state directory with objects. Returns the files to keep aside: the keys of an svcd that ran alone
- * (`others`) and its password. Without objects, here or in another etcd, nobody needs these.
- */
-async function refuseOwn(
-  state: string,
-  others: readonly string[],
-  hasPassword: boolean,
-  place: string
-): Promise<string[]> {
+/** Refuses a state with objects. Returns the keys (`others`) and the password, which nobody needs then. */
+async function refuseOwn(state: string, others: readonly string[], hasPassword: boolean, place: string) {
   const stored = await new FileMedium({ directory: state }).read()
   // The layout and empty directories of a first start do not count.
   const holdsObjects = Object.keys(kinds).some(type => [...stored.names(type)].length > 0)
@@ -310,11 +299,6 @@ async function keptAside(state: string, name: string): Promise<string> {
   await link(from, to)
   await rm(from)
   return to
-}
-
-/** Tokens and proofs between controllers depend on the clock. */
-function refuseClock({ where, aheadMs = 0 }: JoinFiles): void {
-  if (Math.abs(aheadMs) > SLACK_MS) throw new Error(clocksApart('this machine', where, aheadMs))
 }
 
 /** Runs work with the rights of a user: in that user's directory, root would follow any link. */
