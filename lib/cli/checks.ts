@@ -375,7 +375,7 @@ function changedSettings(view: View, ini: ClusterSettings): string[] {
     )
 }
 
-/** Stored objects that break a rule, as a tolerant start finds them. LoadError: an unknown layout. */
+/** Returns objects that break a rule, as a tolerant start does. Throws LoadError for an unknown layout. */
 export async function brokenObjects(stored: StoredState, config: Config): Promise<readonly Problem[]> {
   const { state } = config.paths
   // The backup contains a damaged key as it is.

@@ -24,7 +24,7 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
 
 /**
  * Imports a document (`-`: standard input), or a file of another `system`, into the running daemon; returns
- * its message. Without `yes` it shows the changes and asks. UsageError: no terminal; Error: the answer is no.
+ * its message. Without `yes` it shows the changes and asks. Throws UsageError where there is no terminal.
  */
 export async function importFrom(config: Config, file: string, yes: boolean, system?: OtherSystem) {
   const given = await contentOf(file)
@@ -132,12 +132,10 @@ interface DryRun {
 
 const differences = ({ changes }: DryRun): string[] =>
   Object.entries(changes).flatMap(([type, touched]) =>
-    Object.entries(touched)
-      .filter(([, names]) => names.length > 0)
-      .map(([what, names]) => {
-        const which = countObjects(type, names.length)
-        return `${which} would be ${what}: ${firstOf(names, mostNames)}`
-      })
+    Object.entries(touched).flatMap(([what, names]) => {
+      const which = countObjects(type, names.length)
+      return names.length > 0 ? [`${which} would be ${what}: ${firstOf(names, mostNames)}`] : []
+    })
   )
 
 /** Sends a request to the daemon with an admin's token, signed with its key. Throws Error if it fails. */

@@ -253,14 +253,11 @@ const ofBoot: ReadonlySet<string> = new Set([
 const isTold = ({ format, options }: Session) => format === 'text' && !options.dryrun
 
 /** Ignores a failed query: it must not stop the change. */
-async function ignoringFailure<T>(asked: Promise<T>): Promise<T | undefined> {
-  try {
-    return await asked
-  } catch (error) {
+const ignoringFailure = <T>(asked: Promise<T>): Promise<T | undefined> =>
+  asked.catch(error => {
     if (error instanceof Failure) return undefined
     throw error
-  }
-}
+  })
 
 /** Nodes of a set that are compared. */
 const mostNodes = 20
@@ -403,22 +400,20 @@ function sideEffectLines(
 function sideEffectsOf(was: State, is: State, given: State): SideEffect[] {
   const along = changedValues(was.fields, is.fields, given.fields, '')
   const names = new Set([...was.interfaces.keys(), ...is.interfaces.keys()])
+  const whole: SideEffect[] = []
   for (const name of names) {
     const [before, after] = [was.interfaces.get(name), is.interfaces.get(name)]
-    if (before && after)
+    if (before && after) {
       along.push(...changedValues(before, after, given.interfaces.get(name) ?? new Map(), `${name}.`))
-  }
-  // New and deleted interfaces come last.
-  for (const name of names) {
-    const [before, after] = [was.interfaces.get(name), is.interfaces.get(name)]
-    if (before && after) continue
+      continue
+    }
     const ofAll = `interface ${name} is ${after ? 'new' : 'gone'}`
     const values = [...(after ?? before ?? [])].flatMap(([key, value]) =>
       formatted(value) === '-' ? [] : [`${key} ${formatted(value)}`]
     )
-    along.push({ about: ofAll, text: `${ofAll}: ${values.join(', ')}`, ofAll })
+    whole.push({ about: ofAll, text: `${ofAll}: ${values.join(', ')}`, ofAll })
   }
-  return along
+  return [...along, ...whole]
 }
 
 /** Returns the changed values that were not given; `lead` is put before their names. */

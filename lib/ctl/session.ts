@@ -1,6 +1,6 @@
 import { type JsonObject, type JsonValue, within } from '../base/json.js'
 import type { TypeName } from '../model/docs.js'
-import type { Answer, Controller, Query } from './controller.js'
+import type { Controller, Query } from './controller.js'
 import {
   clean,
   cleanLines,
@@ -55,7 +55,7 @@ export class Session {
     return this.terminal.out(this.terminal.shows.out ? cleanLines(text.replaceAll('\r', '')) : text)
   }
 
-  /** Streams a list that the controller renders (rules 14.4). */
+  /** Streams a list that the controller renders (rules 14.4). Throws Failure 3 for another content type. */
   async rendered(path: string, query: Query): Promise<void> {
     const { terminal, format, options, controller } = this
     const { out } = terminal.shows
@@ -64,7 +64,9 @@ export class Session {
     if (options.output === 'yaml') return this.json(await controller.json('GET', path, asked))
     const pretty = format === 'json' && out ? 'yes' : undefined
     const answer = await controller.send('GET', path, { ...asked, format, pretty })
-    checkType(answer, format)
+    // Another web server would answer with a page.
+    if (!String(answer.response.headers['content-type'] ?? '').startsWith(types[format]))
+      throw noController(`no svcd at ${controller.name}: what is there does not answer in ${types[format]}`)
     // Programs get JSON and CSV unchanged.
     const shown = (piece: string) =>
       format !== 'text' && !out ? piece : cleanLines(piece.replaceAll('\r', ''))
@@ -140,13 +142,6 @@ const types: Readonly<Record<Format, string>> = {
   text: 'text/plain',
   csv: 'text/csv',
   json: 'application/json'
-}
-
-/** Throws Failure 3 for another content type: another web server would answer with a page. */
-function checkType({ response, controller }: Answer, format: Format): void {
-  const type = String(response.headers['content-type'] ?? '')
-  if (!type.startsWith(types[format]))
-    throw noController(`no svcd at ${controller.name}: what is there does not answer in ${types[format]}`)
 }
 
 /** A command on the objects of a type. */

@@ -115,11 +115,9 @@ export class Apply {
 
   /** Runs before anything is put in force: a serial that is not stored could be given twice. */
   async #agree({ zones }: Difference, renderMs: number): Promise<number | undefined> {
-    try {
-      return await this.o.zones?.agree(zones, renderMs)
-    } catch (error) {
+    return this.o.zones?.agree(zones, renderMs).catch(error => {
       throw new NotApplied(`the serials of zones cannot be stored: ${message(error)}`)
-    }
+    })
   }
 
   /** Finishes a swap that a stop or a crash of the daemon left open, or takes it back. */

@@ -30,7 +30,10 @@ const directoryMode = 0o755
 export async function stage(files: readonly RenderedFile[]): Promise<void> {
   try {
     for (const directory of new Set(files.map(({ path }) => dirname(path)))) await make(directory)
-    await inParallel(files, atOnce, write)
+    await inParallel(files, atOnce, async ({ path, text, mode = 0o644 }) => {
+      await rm(stagedPath(path), { force: true })
+      await writeNew(stagedPath(path), text, mode)
+    })
   } catch (error) {
     await unstage(files)
     throw error
@@ -43,12 +46,6 @@ async function make(directory: string): Promise<void> {
   // The server has to read it, whatever svcd's umask is.
   for (let made = resolve(directory); made.length >= first.length; made = dirname(made))
     await chmod(made, directoryMode)
-}
-
-async function write({ path, text, mode = 0o644 }: RenderedFile): Promise<void> {
-  const staged = stagedPath(path)
-  await rm(staged, { force: true })
-  await writeNew(staged, text, mode)
 }
 
 /** Removes staged files. */

@@ -154,10 +154,7 @@ export const dnsmasq: Backend<DhcpData> = {
   }
 }
 
-/**
- * Returns the wires as dnsmasq needs them: subnets of the controller's wire that do not hold its address, and
- * on other wires each gateway with the networks beside it.
- */
+/** Returns subnets of the controller's wire without its address, and what gateways of other wires relay. */
 function subnetsBeyond({ subnets, controller }: DhcpData) {
   const shared: DhcpSubnet[] = []
   const relayed: { relay: string; network: string }[] = []

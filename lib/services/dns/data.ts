@@ -229,12 +229,9 @@ const ANSWER_MS = 1000
 export function* ownedZones(captured: Captured): Generator<undefined, Map<string, string>> {
   const { zones } = yield* dnsData(captured)
   return new Map(
-    zones
-      .filter(({ single }) => !single)
-      .map(({ name, name_server, other_name_servers }) => [
-        name,
-        [name_server, ...other_name_servers].join(' ')
-      ])
+    zones.flatMap(({ name, single, name_server: first, other_name_servers: others }) =>
+      single ? [] : [[name, [first, ...others].join(' ')] as const]
+    )
   )
 }
 
