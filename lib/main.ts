@@ -7,11 +7,16 @@ import type { Config } from './config/types.js'
 /** Runs a command; returns its exit code, or what a command that is done prints. */
 type Command = (options: Options, args: readonly string[]) => Promise<number | string>
 
+/** A command that needs the configuration, which is loaded first. */
+const withConfig =
+  (run: (config: Config, args: readonly string[], options: Options) => Promise<number | string>): Command =>
+  async (options, args) =>
+    run(await configOf(options), args, options)
+
 // Each command loads only what it needs: `svcd passwd` works where the daemon's parts do not.
 const commands = new Map(
   Object.entries<Command>({
-    async serve(options) {
-      const config = await configOf(options)
+    serve: withConfig(async (config, _args, options) => {
       await import('./cli/rooms.js')
       const { serve } = await import('./cli/serve.js')
       await serve(config, () => process.exit(1), {
@@ -19,13 +24,11 @@ const commands = new Map(
         helper: [...self(), 'helper', ...given(options)]
       })
       return 0
-    },
-    async helper(options) {
-      const config = await configOf(options)
-      const { helper } = await import('./cli/helper.js')
-      await helper(config)
+    }),
+    helper: withConfig(async config => {
+      await (await import('./cli/helper.js')).helper(config)
       return 0
-    },
+    }),
     async check(options) {
       const { readConfig } = await import('./config/load.js')
       const { config, problems } = readConfig(iniOf(options), options.set ?? [])
@@ -35,67 +38,51 @@ const commands = new Map(
       const again = [...self(), 'check', ...given({ ...options, config: config.file })]
       return (await check(config, again, problems)) ? 0 : 1
     },
-    async export(options) {
-      const config = await configOf(options)
-      const { exportTo } = await import('./cli/transfer.js')
-      await exportTo(config, process.stdout)
+    export: withConfig(async config => {
+      await (await import('./cli/transfer.js')).exportTo(config, process.stdout)
       return 0
-    },
-    async import(options, [file = '']) {
-      const config = await configOf(options)
+    }),
+    import: withConfig(async (config, [file = ''], options) => {
       const { importFrom, importTable } = await import('./cli/transfer.js')
       const system = otherSystems.find(name => options[name])
       const send = options.csv ? importTable : importFrom
       return `${await send(config, file, options.yes ?? false, system)}\n`
-    },
-    async backup(options, [file = '']) {
-      const config = await configOf(options)
-      const { backup } = await import('./cli/backup.js')
-      const told = await backup(config, file, options.images ?? false)
+    }),
+    backup: withConfig(async (config, [file = ''], { images = false }) => {
+      const told = await (await import('./cli/backup.js')).backup(config, file, images)
       if (file !== '-') return told
       process.stderr.write(told)
       return 0
-    },
+    }),
     async restore(options, [file = '']) {
       const { restore } = await import('./cli/restore.js')
       const { config = existsSync('/etc/svcd') ? installed : checkout, set = [], force = false } = options
       return restore({ file, ini: config, set, force })
     },
-    async store(options, words) {
-      const config = await configOf(options)
-      const { copyStore } = await import('./cli/store-copy.js')
-      return copyStore(config, words)
-    },
+    store: withConfig(async (config, words) =>
+      (await import('./cli/store-copy.js')).copyStore(config, words)
+    ),
     async log(options, [word = '']) {
       if (word !== 'show') throw new UsageError('log takes one show')
       const config = await configOf(options)
       const { showLog } = await import('./cli/log-show.js')
       return showLog(config, line => process.stdout.write(`${line}\n`)) ? 0 : 1
     },
-    async join(options, [source = '']) {
-      const config = await configOf(options)
-      const { joinControllers } = await import('./cli/join.js')
-      return joinControllers(config, source)
-    },
-    async osimage(options, words) {
-      const config = await configOf(options)
-      const { osimageShell } = await import('./cli/image-shell.js')
-      return osimageShell(config, words)
-    },
+    join: withConfig(async (config, [source = '']) =>
+      (await import('./cli/join.js')).joinControllers(config, source)
+    ),
+    osimage: withConfig(async (config, words) =>
+      (await import('./cli/image-shell.js')).osimageShell(config, words)
+    ),
     async rehearse(_options, [directory = '']) {
       await import('./cli/rooms.js')
       const { rehearse } = await import('./cli/rehearse.js')
       await rehearse(directory, text => process.stdout.write(`${text}\n`))
       return 0
     },
-    async keys(options, words) {
-      const config = await configOf(options)
-      const { siteKeys } = await import('./cli/site-keys.js')
-      return siteKeys(config, words)
-    },
+    keys: withConfig(async (config, words) => (await import('./cli/site-keys.js')).siteKeys(config, words)),
     async passwd({ role = 'admin', stdin = false }, [user = '']) {
-      const { passwd } = await import('./cli/passwd.js')
-      return passwd(user, role, stdin)
+      return (await import('./cli/passwd.js')).passwd(user, role, stdin)
     },
     async version() {
       return (await import('./version.js')).versionLine
@@ -106,7 +93,6 @@ const commands = new Map(
 /** The systems whose files `import` reads, each an option. */
 const otherSystems = ['luna2', 'warewulf', 'xcat'] as const
 
-/** Operands of the commands. */
 const operands: Readonly<Record<string, string>> = {
   passwd: 'USER',
   osimage: 'shell NAME',

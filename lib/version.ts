@@ -10,21 +10,9 @@ function bakedCommit(): string {
   }
 }
 
-function serviceVersion(): string {
-  const { version } = JSON.parse(read('../package.json')) as { version: string }
-  return version
-}
-
-/**
- * The answer of `GET /version` and `svcd version` (rules 6.4): the package's version, the interface's, and
- * the commit that the build wrote beside this file (`unknown` outside git or unbuilt).
- */
+/** The answer of `GET /version` and `svcd version` (rules 6.4); the build writes `commit` beside it. */
 export const version: { readonly service: string; readonly api: number; readonly commit: string } =
-  Object.freeze({
-    service: serviceVersion(),
-    api: 1,
-    commit: bakedCommit()
-  })
+  Object.freeze({ service: JSON.parse(read('../package.json')).version, api: 1, commit: bakedCommit() })
 
 /** The output of `svcd --version` and `svcctl --version`. */
 export const versionLine = `svcd ${version.service}, api ${version.api}, commit ${version.commit}\n`

@@ -17,8 +17,8 @@ export function addTo<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
 }
 
 /** Maps each key to its values, both in the order of their first appearance: Map.groupBy of later Nodes. */
-export function groupBy<K, V>(all: readonly V[], keyOf: (one: V) => K): Map<K, V[]> {
-  const lists = new Map<K, V[]>()
+export function groupBy<K, V>(all: Iterable<V>, keyOf: (one: V) => K): Map<K, [V, ...V[]]> {
+  const lists = new Map<K, [V, ...V[]]>()
   for (const one of all) addTo(lists, keyOf(one), one)
   return lists
 }

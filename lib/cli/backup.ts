@@ -142,7 +142,6 @@ function heldIn({ entries }: Archive): string {
   return `${nodes} node${nodes === 1 ? '' : 's'} and ${others} other object${others === 1 ? '' : 's'}${more}`
 }
 
-/** Whether a template differs from the shipped one. */
 const changedIn =
   (directory: string): EntryFilter =>
   async (path, isDirectory) => {
@@ -152,10 +151,7 @@ const changedIn =
     return !(mine && shipped?.equals(mine))
   }
 
-/**
- * Adds the state without append-only files. Of a stopped svcd it takes the files as they are, with the log;
- * of a running one the records as the log has them, then the objects of the daemon.
- */
+/** Adds the state: the files of a stopped svcd, or the records and then the objects of a running one. */
 async function addState(archive: Archive, config: Config, local: StoredFiles, etcd?: InEtcd): Promise<void> {
   const { state } = config.paths
   const release = await tryLockDirectory(state)
@@ -202,7 +198,6 @@ async function inEtcd({ store }: Config) {
   })
 }
 
-/** Adds a snapshot of the objects from the running daemon. */
 async function addObjects(archive: Archive, config: Config): Promise<void> {
   const answer = await askDaemon(config, 'GET', '/config/cluster/snapshot')
   const { snapshot } = JSON.parse(answer.toString('utf8')) as { snapshot: Record<string, string> }

@@ -10,14 +10,9 @@ import { checkOwner, handOverCommand, type UnitUser, unitUser } from './owner.js
 
 /**
  * Prints problems, warnings and notes on stderr, and `ok` on stdout if there is no problem; returns whether
- * there is none. If a systemd unit runs svcd on this ini as another user, who may read less than root, it is
- * that user who checks, by the command `self` (rules 7.7). Problems of the ini suppress warnings.
+ * there is none. If a unit runs svcd as another user, that one checks, by the command `self` (rules 7.7).
  */
-export async function check(
-  config: Config,
-  self: readonly string[],
-  ofIni: readonly Problem[] = []
-): Promise<boolean> {
+export async function check(config: Config, self: readonly string[], ofIni: readonly Problem[] = []) {
   const found: Problem[] = [...ofIni]
   const other =
     process.getuid?.() === 0
@@ -59,16 +54,8 @@ async function checkAs({ user, gid, groups }: UnitUser, self: readonly string[])
   return code === 0
 }
 
-/** A path of the ini, the needed access, its description, and the way out. */
-type Need = readonly [key: string, path: string, mode: number, what: string, wayOut: string]
-
-const readable = (key: string, path: string): Need => [
-  key,
-  path,
-  constants.R_OK | constants.X_OK,
-  'read',
-  `type: chmod a+rX ${path}`
-]
+/** A path of the ini, the needed access, its description, and the way out if not chmod. */
+type Need = readonly [key: string, path: string, mode: number, what: string, wayOut?: string]
 
 /** Checks whether this user may read and write the directories of svcd. */
 async function ownerFindings(config: Config): Promise<{ problems: Problem[]; notes: string[] }> {
@@ -77,10 +64,7 @@ async function ownerFindings(config: Config): Promise<{ problems: Problem[]; not
   const user = await nameOf(process.getuid?.() ?? 0)
   const handOver = `type, as root, while svcd is stopped: ${handOverCommand(config, user)}`
   const { R_OK, W_OK, X_OK } = constants
-  let refuses = false
-  const foreign = await checkOwner(config).catch((error: Error) => {
-    refuses = true
-    const { message } = error
+  const foreign = await checkOwner(config).catch(({ message }: Error) => {
     const own = `${paths.state} `
     // The problem already names the directory.
     const rest = message.startsWith(own) ? message.slice(own.length) : message
@@ -90,15 +74,15 @@ async function ownerFindings(config: Config): Promise<{ problems: Problem[]; not
   const all = R_OK | W_OK | X_OK
   const state: Need = ['[paths] state', paths.state, all, 'read and write', handOver]
   const needs: Need[] = [
-    ...(refuses ? [] : [state]),
+    ...(problems.length > 0 ? [] : [state]),
     ['[paths] files', paths.files, all, 'read and write', handOver],
     ['[image] directory', image.directory, X_OK, 'enter', handOver],
     ['[ssh] key', ssh.key, R_OK, 'read', `type: chown ${user} ${ssh.key}`],
-    readable('[paths] roles', paths.roles),
-    readable('[paths] scripts', paths.scripts),
-    readable('[boot] ipxe_directory', boot.ipxe_directory)
+    ['[paths] roles', paths.roles, R_OK | X_OK, 'read'],
+    ['[paths] scripts', paths.scripts, R_OK | X_OK, 'read'],
+    ['[boot] ipxe_directory', boot.ipxe_directory, R_OK | X_OK, 'read']
   ]
-  for (const [key, path, mode, what, wayOut] of needs) {
+  for (const [key, path, mode, what, wayOut = `type: chmod a+rX ${path}`] of needs) {
     const refused = path === '' ? undefined : await refusal(path, mode)
     const message = `${key}: user ${user} may not ${what} ${refused}; ${wayOut}`
     if (refused) problems.push({ ...locationOf(config, message), message })

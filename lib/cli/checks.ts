@@ -39,19 +39,8 @@ import { Templates } from '../template/templates.js'
 import { readAuthorities } from '../trust/authorities.js'
 import { version } from '../version.js'
 
-/** The findings of `svcd check`. */
-interface Findings {
-  readonly problems: readonly Problem[]
-  readonly warnings: readonly string[]
-  /** Cluster settings that differ from the ini. */
-  readonly changedSettings: readonly string[]
-}
-
-/**
- * Returns every problem in the templates, the state, and what the ini names on this machine, with warnings
- * (rules 7.7). `now`: milliseconds since 1970.
- */
-export async function checkAll(config: Config, now = Date.now()): Promise<Findings> {
+/** Returns every problem and warning of templates, state and ini (rules 7.7). `now`: ms since 1970. */
+export async function checkAll(config: Config, now = Date.now()) {
   const templates = new Templates({ directory: config.paths.templates }).check()
   const damaged: Problem[] = []
   const box = await secretBoxOf(config.paths.state).catch((error: Error) => {
@@ -156,7 +145,6 @@ class StoredCheck {
     this.warnings.push(...(await foreignNameWarnings(zones)))
   }
 
-  /** Problems of etcd itself and of the controllers that share it. */
   async #etcdProblems(etcd: EtcdMedium, found: SilentEndpoints | undefined): Promise<Problem[]> {
     const full = found?.full
     const room = full
@@ -206,7 +194,6 @@ class StoredCheck {
     }
   }
 
-  /** Adds the place of each object. */
   #inState(found: readonly { type: string; name: string; message: string }[]): Problem[] {
     return found.map(({ type, name, message }) => ({
       file: this.etcd?.place(type, name) ?? objectFile(this.config.paths.state, type, name),
@@ -257,7 +244,6 @@ async function keyFindings(etcd: EtcdMedium, state: string): Promise<Problem[]> 
   }
 }
 
-/** A read-only model of the state as read. */
 function modelOf(
   current: View,
   ini: ClusterSettings,
@@ -323,10 +309,7 @@ async function missingOnMachine(config: Config): Promise<string[]> {
   return problems
 }
 
-/**
- * Missing iPXE binaries. UEFI x86-64's, and those that the ini names, are required. Others may not be needed:
- * BIOS uses a TFTP server, and a cluster may have no arm64.
- */
+/** Missing iPXE binaries: problems if for UEFI x86-64 or named in the ini, as others may not be needed. */
 function missingFirmware({ boot, tftp }: Config): { problems: string[]; warnings: string[] } {
   const directory = boot.ipxe_directory
   if (directory === '' && tftp.server !== 'none')
@@ -392,9 +375,7 @@ function changedSettings(view: View, ini: ClusterSettings): string[] {
     )
 }
 
-/**
- * Stored objects that break a rule, as a tolerant start finds them. Throws LoadError for an unknown layout.
- */
+/** Returns objects that break a rule, as a tolerant start does. Throws LoadError for an unknown layout. */
 export async function brokenObjects(stored: StoredState, config: Config): Promise<readonly Problem[]> {
   const { state } = config.paths
   // The backup contains a damaged key as it is.

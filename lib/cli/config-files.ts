@@ -35,10 +35,7 @@ export async function placeConfig(
 }
 
 /** Restores shipped templates that are not in the backup; returns the copies of edited ones. */
-async function restoreShippedTemplates(
-  found: ReadonlyMap<string, Entry>,
-  directory: string
-): Promise<string[]> {
+async function restoreShippedTemplates(found: ReadonlyMap<string, Entry>, directory: string) {
   const kept: string[] = []
   for (const entry of await readdir(shippedTemplates, { recursive: true, withFileTypes: true })) {
     const path = relative(shippedTemplates, join(entry.parentPath, entry.name))

@@ -1,5 +1,6 @@
 import { constants } from 'node:fs'
 import { lstat, open, realpath, unlink } from 'node:fs/promises'
+import { within } from '../base/json.js'
 import type { Config } from '../config/types.js'
 import { inDirectory, resolveInside } from '../disk/open-directory.js'
 import { helperSettingsOf, inTree } from '../helper/directories.js'
@@ -16,10 +17,6 @@ const MOUNTED = [
 
 const NEW = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY
 
-interface Told {
-  readonly config: { readonly osimage: Readonly<Record<string, { readonly path: string | null }>> }
-}
-
 /**
  * Opens a root shell in an image's directory, as the running daemon names it, and locks it against packs
  * (rules 9.13); returns its exit status. Only root on the controller may do so: a token must not give a shell
@@ -32,8 +29,8 @@ export async function osimageShell(config: Config, [what, name = '']: readonly s
       `a shell in OS image ${name} takes root on the controller: type sudo svcd osimage shell ${name}`
     )
   const answer = await askDaemon(config, 'GET', `/config/osimage/${encodeURIComponent(name)}`)
-  const { config: told } = JSON.parse(String(answer)) as Told
-  const path = told.osimage[name]?.path ?? `${config.image.directory}/${name}`
+  const { path: own } = within(JSON.parse(String(answer)), 'config', 'osimage', name)
+  const path = typeof own === 'string' ? own : `${config.image.directory}/${name}`
   return inTree(helperSettingsOf(config, false), await realpath(path), async ({ at }) => {
     const release = await tryLockDirectory(at())
     if (release === undefined)

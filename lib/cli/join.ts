@@ -20,16 +20,13 @@ const KEYS = ['token.key', 'secret.key'] as const
 const PASSWORD = 'admin-password'
 /** The keys come last, since svcd does not start beside others without them. */
 const SHARED = [PASSWORD, ...KEYS]
-/** The same for messages. */
 const NAMES = [...KEYS, PASSWORD].join(', ')
 
 const KEY_BYTES = 32
 const MOST_PASSWORD = 1000
 const MOST_OUTPUT = 64 * 1024
 
-/** Files of another controller. */
 interface JoinFiles {
-  /** The source, for messages. */
   readonly where: string
   readonly files: ReadonlyMap<string, Buffer>
   /** By how much the other clock is ahead; undefined: unknown. */
@@ -60,10 +57,7 @@ const SCRIPT =
   `${[...KEYS, PASSWORD].join(' ')}; do test -e "$name" || continue; test -h "$name" && exit ${LINK}; ` +
   `printf "%s " "$name"; base64 -w 0 <"$name" || exit ${UNREADABLE}; echo; done'`
 
-/**
- * Parses `[USER@]HOST[:DIRECTORY]`; the result reads the files by ssh. No part can be an option or have a
- * meaning in a shell. Throws UsageError.
- */
+/** Parses `[USER@]HOST[:DIRECTORY]`, no part of which can be an option or shell code. Throws UsageError. */
 function overSsh(source: string, usual: string): () => Promise<JoinFiles> {
   const parts =
     /^(?:([A-Za-z0-9_][\w.-]*)@)?(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?))(?::(\/[^\0\n]*))?$/.exec(
@@ -120,8 +114,8 @@ async function readBySsh(host: string, directory: string): Promise<JoinFiles> {
 const AS_ROOT = 'name root, or the user that has them: svcd join root@HOST:/STATE-DIRECTORY'
 const BY_HAND = `Or carry ${NAMES} here by hand, and type: svcd join /DIRECTORY`
 
-/** Throws Error for a missing or damaged file. */
-function refuseDamaged({ where, files }: JoinFiles): void {
+/** Throws Error for a missing or damaged file, and for a clock on which tokens and proofs would fail. */
+function refuseUnusable({ where, files, aheadMs = 0 }: JoinFiles): void {
   for (const name of KEYS) {
     const key = files.get(name)
     if (!key)
@@ -134,13 +128,13 @@ function refuseDamaged({ where, files }: JoinFiles): void {
   const password = files.get(PASSWORD)
   if (password && (password.length > MOST_PASSWORD || !/^[\x21-\x7e]+\r?\n?$/.test(password.toString())))
     throw new Error(`${where}: ${PASSWORD} holds no password; name another controller`)
+  if (Math.abs(aheadMs) > SLACK_MS) throw new Error(clocksApart('this machine', where, aheadMs))
 }
 
 /**
- * Joins this controller to those that share their objects in etcd: checks whether it may, and copies the
- * shared files from `source`: `[USER@]HOST[:DIRECTORY]` by ssh, or a local directory. Existing files stay.
- * Returns what was done and what to do next. Throws UsageError, or Error with the way out; no file is then
- * written in part.
+ * Joins this controller to those that share objects in etcd: copies the shared files that are missing from
+ * `source`, `[USER@]HOST[:DIRECTORY]` by ssh or a local directory. Returns what was done and what to do next.
+ * Throws UsageError, or Error with the way out; no file is then written in part.
  */
 export async function joinControllers(config: Config, source: string): Promise<string> {
   const { state } = config.paths
@@ -168,8 +162,7 @@ export async function joinControllers(config: Config, source: string): Promise<s
     if (isComplete && (there.has(PASSWORD) || config.users.length > 0))
       return `${state} has all that the other controllers have: nothing is copied\n${nextSteps(config)}`
     const given = await give()
-    refuseDamaged(given)
-    refuseClock(given)
+    refuseUnusable(given)
     refuseForeign(given.where, compared(given.files), etcd.place())
     const differ = SHARED.filter(name => isOther(there.get(name), given.files.get(name)))
     if (differ.length > 0)
@@ -249,10 +242,7 @@ const aside = (commands: readonly string[]) =>
 const moved = (state: string, names: readonly string[]) =>
   names.map(name => `mv ${join(state, name)} ${join(state, name)}.before-join`)
 
-/**
- * Returns the owner for files in the state directory: its own, or the unit's user if it belongs to root.
- * Throws Error if it does not exist or this user may not change it.
- */
+/** Returns the owner for files of the state: its own, or the unit's user if it belongs to root, or throws. */
 async function ownerOf({ paths: { state }, file }: Config): Promise<Owner> {
   const stat = await unlessMissing(lstat(state), undefined)
   if (!stat?.isDirectory()) {
@@ -279,16 +269,8 @@ function refuseTakenName({ controller, file }: Config, controllers: readonly Con
     )
 }
 
-/**
- * Refuses a state directory with objects. Returns the files to keep aside: the keys of an svcd that ran alone
- * (`others`) and its password. Without objects, here or in another etcd, nobody needs these.
- */
-async function refuseOwn(
-  state: string,
-  others: readonly string[],
-  hasPassword: boolean,
-  place: string
-): Promise<string[]> {
+/** Refuses a state with objects. Returns the keys (`others`) and the password, which nobody needs then. */
+async function refuseOwn(state: string, others: readonly string[], hasPassword: boolean, place: string) {
   const stored = await new FileMedium({ directory: state }).read()
   // The layout and empty directories of a first start do not count.
   const holdsObjects = Object.keys(kinds).some(type => [...stored.names(type)].length > 0)
@@ -299,8 +281,7 @@ async function refuseOwn(
     reasons.push(`${state} holds objects of its own, which no other controller has`)
     commands.push(await objectsAside(state, 'before-join'))
   }
-  // The password first: as long as a foreign key remains, a second try knows that the password is foreign
-  // too.
+  // The password first: while a foreign key remains, a second try knows that the password is foreign too.
   const keys = others.length > 0 ? [...(hasPassword ? [PASSWORD] : []), ...others] : []
   if (reasons.length === 0 && !(await exists(join(state, 'objects-in-etcd')))) return keys
   if (others.length > 0) {
@@ -318,11 +299,6 @@ async function keptAside(state: string, name: string): Promise<string> {
   await link(from, to)
   await rm(from)
   return to
-}
-
-/** Tokens and proofs between controllers depend on the clock. */
-function refuseClock({ where, aheadMs = 0 }: JoinFiles): void {
-  if (Math.abs(aheadMs) > SLACK_MS) throw new Error(clocksApart('this machine', where, aheadMs))
 }
 
 /** Runs work with the rights of a user: in that user's directory, root would follow any link. */

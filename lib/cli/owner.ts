@@ -14,21 +14,11 @@ const handOver = fileURLToPath(new URL('../../libexec/hand-over.sh', import.meta
 export const handOverCommand = ({ paths, image }: Pick<Config, 'paths' | 'image'>, user: string): string =>
   ['sh', handOver, paths.state, paths.files, image.directory, user].join(' ')
 
-/** A state of another user: a path that shows it, the user, and the command that hands all of it over. */
-interface ForeignState {
-  readonly path: string
-  readonly user: string
-  readonly wayOut: string
-}
-
 /**
  * Throws Error with the command to type if svcd is not root and some of the state belongs to another user, as
- * after a run as root (rules 11.10). Root may use any state; returns its user then, if that is another one.
+ * after a run as root (rules 11.10). Root may use any state: returns a path and its user, if another one.
  */
-export async function checkOwner({
-  paths,
-  image
-}: Pick<Config, 'paths' | 'image'>): Promise<ForeignState | undefined> {
+export async function checkOwner({ paths, image }: Pick<Config, 'paths' | 'image'>) {
   const uid = process.getuid?.() ?? 0
   const ownerOf = async (path: string) => (await unlessMissing(lstat(path), undefined))?.uid ?? uid
   const commandFor = (user: string) => handOverCommand({ paths, image }, user)
@@ -86,7 +76,6 @@ const places = [
 export interface UnitUser {
   readonly user: string
   readonly uid: number
-  /** The primary group. */
   readonly gid: number
   /** All groups of the user and the unit, numbers or names, joined by commas. */
   readonly groups: string

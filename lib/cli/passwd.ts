@@ -6,10 +6,7 @@ import { nameRule, nameRuleText } from '../config/values.js'
 import { askHidden } from './ask.js'
 import { UsageError } from './usage.js'
 
-/**
- * Returns the line for `[users]` (rules 5.1). The password comes from standard input, or is typed twice.
- * Throws UsageError for a bad name or role or without a terminal, Error for an unusable password.
- */
+/** Returns the line for `[users]` (rules 5.1). Throws UsageError, or Error for an unusable password. */
 export async function passwd(name: string, role: string, stdin: boolean): Promise<string> {
   if (!nameRule.test(name)) throw new UsageError(`USER must be ${nameRuleText}`)
   const grant = readRole(role)

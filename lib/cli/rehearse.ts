@@ -127,11 +127,7 @@ interface Watched {
 }
 
 /** Asks the rehearsal controller what it sees until that is decided, or nothing more is to come. */
-async function watch(
-  plan: Plan,
-  config: Config,
-  watched: Watched
-): Promise<Omit<Result, 'accel' | 'serial'>> {
+async function watch(plan: Plan, config: Config, watched: Watched) {
   const { screen, machine, directory, say, quietMs } = watched
   const began = performance.now()
   const faults = new Set<string>()

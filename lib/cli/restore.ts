@@ -118,7 +118,6 @@ interface Job {
   readonly options: RestoreOptions
 }
 
-/** Restores to an open and locked state directory. */
 async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
   const { archive, found, images, config, owner, options } = job
   const { ini, force } = options
@@ -226,10 +225,7 @@ async function inReplacedDirectory<T>(
   })
 }
 
-/**
- * Whether `svcd backup` writes such an entry: only files, except below `images`, where image directories hold
- * any type. Paths that lead outside, and hidden images, are never written.
- */
+/** Whether `svcd backup` writes such an entry: files, below `images` any type, nothing outside or hidden. */
 function isKnown({ path, type }: ArchiveEntry): boolean {
   const names = (type === 'Directory' ? path.replace(/\/$/, '') : path).split('/')
   if (path.includes('\0') || names.some(name => name === '' || name === '.' || name === '..')) return false
@@ -243,10 +239,7 @@ function isKnown({ path, type }: ArchiveEntry): boolean {
   return top === 'config' || top === 'files' || (top === 'state' && isBackedUp(name))
 }
 
-/**
- * Reads the configuration files and the top directories of a backup, and whether it has images. Throws Error
- * for a foreign entry, and for a backup of a newer svcd.
- */
+/** Reads the configuration, top directories and info of a backup. Throws Error for a foreign or newer one. */
 async function contentsOf(archive: FileHandle): Promise<Pick<Job, 'found' | 'tops' | 'images'>> {
   const found = new Map<string, Entry>()
   const tops = new Set<string>()
@@ -302,7 +295,6 @@ async function makeState(state: string, owner: Owner | undefined): Promise<void>
   await chmod(state, 0o1771)
 }
 
-/** Unpacks the files below `top` into a new, private directory. */
 async function extractFiles(archive: FileHandle, top: string, into: string): Promise<void> {
   for await (const entry of entriesOf(archive)) {
     if (!isKnown(entry) || !entry.path.startsWith(`${top}/`)) continue
@@ -385,7 +377,6 @@ async function placeFiles(packed: string, files: string, owner: Owner | undefine
   for (const name of await readdir(packed)) await program('cp', [...words, join(packed, name)], owner)
 }
 
-/** Moves an image into place, and the present one aside. */
 async function placeImage(from: string, to: string, state: OpenDirectory, stamp: string): Promise<void> {
   if (await exists(to))
     await inReplacedDirectory(state, stamp, async aside => {

@@ -11,22 +11,25 @@ import { openHelper } from '../helper/start.js'
 import { locate, run } from '../program/program.js'
 import { checkOwner } from './owner.js'
 
+const keptTicks: object[] = []
 const graceMs = 10_000
 // A machine is busy while it boots, and systemd waits for the notification.
 const notifyTimeoutMs = 60_000
 
 /**
- * Runs the daemon until the first SIGTERM or SIGINT, then gives running work up to 10 s. A second signal
- * calls `abort`. Signals during the start take effect after it. `program`: the path of svcd, `helper`: the
- * command that starts a helper. Throws Error if the daemon cannot start or close in order.
+ * Runs the daemon until SIGTERM or SIGINT, then gives running work up to 10 s; a second signal calls `abort`.
+ * `program`: the path of svcd, `helper`: the command that starts a helper. Throws Error if it cannot start.
  */
 export async function serve(
   config: Config,
   abort: () => void,
   { program, helper }: { readonly program: string; readonly helper: readonly string[] }
 ): Promise<void> {
-  boundHeap()
-  keepTicksFast()
+  // The heap stays close to what is used (rules 2.19): V8 lets it grow fourfold where memory is plenty.
+  setFlagsFromString('--heap-growing-percent=50')
+  // A full collection that finds none of node's tick objects alive drops their hidden class. V8 then makes
+  // each by its slow path for good: a request, which has nine, takes 3 to 5 microseconds more.
+  process.nextTick(() => keptTicks.push(executionAsyncResource()))
   const log = createLog(config.log.level)
   const foreign = await checkOwner(config)
   if (foreign) {
@@ -57,28 +60,6 @@ export async function serve(
     )
   log.info(`${await stopped}: finishing what is under way, ${graceMs / 1000} s at most`)
   await daemon.close(graceMs)
-}
-
-/** Growth of the heap, in per cent, that starts the next collection. */
-const GROWTH_PERCENT = 50
-
-/**
- * Keeps the heap close to what is used (rules 2.19). With much memory, V8 lets it grow fourfold between
- * collections, and a storm of requests would leave hundreds of megabytes behind.
- */
-function boundHeap(): void {
-  setFlagsFromString(`--heap-growing-percent=${GROWTH_PERCENT}`)
-}
-
-const keptTicks: object[] = []
-
-/**
- * Keeps one of node's tick objects, and so their hidden class. A full collection that finds none alive drops
- * the class, and V8 then makes each by its slow path for good: `process.nextTick` takes five times as long,
- * and a request, which has nine of them, 3 to 5 microseconds more.
- */
-function keepTicksFast(): void {
-  process.nextTick(() => keptTicks.push(executionAsyncResource()))
 }
 
 /** Returns how to type svcctl here: by name if the shell finds it, else the path beside `program`. */

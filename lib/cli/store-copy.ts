@@ -13,7 +13,6 @@ import { UsageError } from './usage.js'
 
 const types: readonly string[] = [...Object.keys(kinds), LAYOUT]
 
-/** A medium that the ini describes. */
 interface MediumChoice {
   open(config: Config): Promise<Medium>
   /** Tells how to empty a medium that holds objects. */

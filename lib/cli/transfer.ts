@@ -23,16 +23,10 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
 }
 
 /**
- * Imports a document (`-`: standard input) into the running daemon; returns the daemon's message. Without
- * `yes` it shows the changes and asks. `system`: the one that the file is of. Throws UsageError without a
- * terminal to ask on; Error if the answer is no or the daemon refuses.
+ * Imports a document (`-`: standard input), or a file of another `system`, into the running daemon; returns
+ * its message. Without `yes` it shows the changes and asks. Throws UsageError where there is no terminal.
  */
-export async function importFrom(
-  config: Config,
-  file: string,
-  yes: boolean,
-  system?: OtherSystem
-): Promise<string> {
+export async function importFrom(config: Config, file: string, yes: boolean, system?: OtherSystem) {
   const given = await contentOf(file)
   const document = system === undefined ? given : await converted(file, given, system)
   return send(config, '/config/cluster/import?', document, yes, differences)
@@ -136,24 +130,16 @@ interface DryRun {
   readonly changes: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>
 }
 
-/** Returns a line for each type and kind of change. */
 const differences = ({ changes }: DryRun): string[] =>
   Object.entries(changes).flatMap(([type, touched]) =>
-    Object.entries(touched)
-      .filter(([, names]) => names.length > 0)
-      .map(([what, names]) => {
-        const which = countObjects(type, names.length)
-        return `${which} would be ${what}: ${firstOf(names, mostNames)}`
-      })
+    Object.entries(touched).flatMap(([what, names]) => {
+      const which = countObjects(type, names.length)
+      return names.length > 0 ? [`${which} would be ${what}: ${firstOf(names, mostNames)}`] : []
+    })
   )
 
 /** Sends a request to the daemon with an admin's token, signed with its key. Throws Error if it fails. */
-export async function askDaemon(
-  config: Config,
-  method: string,
-  path: string,
-  body?: Buffer
-): Promise<Buffer> {
+export async function askDaemon(config: Config, method: string, path: string, body?: Buffer) {
   const { address, port } = config.http.listen
   const host = isWildcard(address) ? (address.includes(':') ? '::1' : '127.0.0.1') : address
   // A key that was created here would belong to this user, not to the daemon.
@@ -177,7 +163,6 @@ export async function askDaemon(
   return answer
 }
 
-/** Returns the `message` of an answer. */
 const messageOf = (body: Buffer) =>
   String((JSON.parse(body.toString('utf8')) as { message?: unknown }).message)
 

@@ -1,7 +1,6 @@
 import type { Kind } from './values.js'
 import * as values from './values.js'
 
-/** One key of the ini. */
 export interface Key<T> {
   readonly kind: Kind<T>
   readonly default: string
@@ -39,20 +38,10 @@ function managed(words: { config: string; directory: string; reload: string; ser
 }
 
 // The cluster object has these besides the controller's name (rules 1.8).
-const clusterFields = [
-  'name',
-  'ntp_server',
-  'debug',
-  'technical_contacts',
-  'provision_method',
-  'provision_fallback',
-  'variables'
-]
+const clusterFields =
+  'name ntp_server debug technical_contacts provision_method provision_fallback variables'.split(' ')
 
-/**
- * Every key except those of `[users]` (rules 7.4), in the order of the shipped file. Parsing, the shipped and
- * the installed file, and the documents use this table.
- */
+/** Every key except those of `[users]` (rules 7.4), for the parser, the shipped file and the documents. */
 export const keys = {
   http: {
     listen: key(values.listen, '127.0.0.1:7050').about(

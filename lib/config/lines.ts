@@ -14,13 +14,6 @@ export interface Entry {
   readonly line: number
 }
 
-interface Scan {
-  readonly entries: readonly Entry[]
-  /** Section headers, also of empty sections. */
-  readonly sections: readonly { readonly name: string; readonly line: number }[]
-  readonly problems: readonly Problem[]
-}
-
 const largestFile = 4 * 1024 ** 2
 const longestValue = 8192
 
@@ -49,8 +42,8 @@ export function readText(file: string): string | Problem {
   return { file, line, message: 'is not UTF-8' }
 }
 
-/** Splits the ini into keys, one per line, and reports malformed lines (rules 7.3). */
-export function scanLines(file: string, text: string): Scan {
+/** Splits the ini into keys and headers, one per line, and reports malformed lines (rules 7.3). */
+export function scanLines(file: string, text: string) {
   const entries: Entry[] = []
   const sections: { name: string; line: number }[] = []
   const problems: Problem[] = []
@@ -102,10 +95,7 @@ function readValue(raw: string): { value: string } | { fault: string } {
     : { value: ini.unsafe(raw) }
 }
 
-/**
- * Returns the shipped ini: every key with comment and default. `settings` (`section.key` → value) replace
- * defaults: the installed file has absolute paths (rules 7.1, 7.4).
- */
+/** Returns the shipped ini (rules 7.1, 7.4). `settings` (`section.key` → value) replace its defaults. */
 export function iniText(settings: Readonly<Record<string, string>> = {}): string {
   const lines = [
     '# svcd: cluster provisioning and configuration service. ' +

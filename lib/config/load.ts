@@ -8,7 +8,6 @@ import { type Entry, readText, scanLines } from './lines.js'
 import { type Config, ConfigError, shown, type Values } from './types.js'
 import { isWildcard, nameRule, nameRuleText, ValueError } from './values.js'
 
-/** The location of a value in a problem. */
 type SourceLocation = Pick<Problem, 'file' | 'line'>
 interface RawValue {
   readonly key: string
@@ -19,9 +18,8 @@ interface RawValue {
 type Sections = Map<string, Map<string, RawValue>>
 
 /**
- * Reads and validates the whole ini (rules 7.3). `overrides` are `section.key=value`, taken literally; the
- * last one of a key wins, also over the ini. Relative paths are relative to the ini's directory. The result
- * is deeply frozen.
+ * Reads and validates the whole ini (rules 7.3); the result is deeply frozen. `overrides` are
+ * `section.key=value`, taken literally; the last one of a key wins, also over the ini.
  * @throws ConfigError with every problem, each with file and line, or `--set section.key`
  */
 export function loadConfig(file: string, overrides: readonly string[]): Config {
@@ -30,14 +28,8 @@ export function loadConfig(file: string, overrides: readonly string[]): Config {
   return config
 }
 
-/**
- * Reads an ini with problems for `svcd check`: `config` has defaults for invalid values. Undefined `config`
- * if the directories may be unknown.
- */
-export function readConfig(
-  file: string,
-  overrides: readonly string[]
-): { readonly config: Config | undefined; readonly problems: readonly Problem[] } {
+/** Reads an ini for `svcd check`: invalid values are defaults; no `config` if directories may be unknown. */
+export function readConfig(file: string, overrides: readonly string[]) {
   const path = resolve(file)
   const problems: Problem[] = []
   const given = collect(path, overrides, problems)
@@ -108,7 +100,6 @@ function checkAuth(auth: Values['auth'], report: (message: string) => void): voi
 /** Matches problems of single keys that affect neither directories nor the location of objects. */
 const isUnrelated = /^(?:unknown key .* in )?\[(?!(?:paths|image|store)\])\w+\]/
 
-/** Returns a value for each key of the table. */
 const eachKey = (read: (section: string, name: string, key: Key<unknown>) => unknown) =>
   Object.fromEntries(
     Object.entries(table).map(([section, keys]) => [
@@ -117,7 +108,6 @@ const eachKey = (read: (section: string, name: string, key: Key<unknown>) => unk
     ])
   )
 
-/** Replaces invalid values with defaults. */
 const withDefaults = (file: string, values: Values): Values =>
   eachKey((section, name, key) => {
     const { [name]: value } = values[section as keyof Values] as Readonly<Record<string, unknown>>

@@ -32,9 +32,8 @@ export function userWarnings({ users, auth }: Pick<Config, 'users' | 'auth'>): s
 }
 
 /**
- * Warns of reasons why nodes in these networks (CIDRs), or other machines while there is none, cannot reach
- * the listen address or the nodes' URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback
- * listen address, not a loopback URL.
+ * Warns why nodes in these networks (CIDRs), or other machines while there is none, cannot reach the listen
+ * address (one on loopback is well behind `trusted_proxies`) or the nodes' URL (rules 7.7).
  */
 export function reachability(config: Config, networks: readonly string[]): string[] {
   const remote = networks.filter(network => !touchesLoopback(network))
@@ -121,10 +120,7 @@ function sharedSettings(config: Config): Record<string, unknown> {
   }
 }
 
-/**
- * Digests of the settings that controllers must share, by section or key: HMAC-SHA-256, the first 16 hex
- * digits. Independent of the order of keys and URLs. The key prevents guessing of passwords.
- */
+/** HMACs (16 hex digits) of the settings that controllers must share: nobody guesses passwords by them. */
 export function digestsOf(config: Config, key: Uint8Array): Record<string, string> {
   const digest = (value: unknown) =>
     createHmac('sha256', key).update(JSON.stringify(value, withSortedKeys)).digest('hex').slice(0, 16)

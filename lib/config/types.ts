@@ -10,9 +10,8 @@ export type Values = {
 }
 
 /**
- * The parsed ini: read once, validated as a whole, frozen (rules 7.1, 7.2). Sections and keys have the ini's
- * names. Paths are absolute, durations in milliseconds, sizes in bytes. Empty values stay empty, except for
- * `http.url` and `controller.address` (rules 7.6).
+ * The parsed ini: validated as a whole, frozen (rules 7.1, 7.2). Paths are absolute, durations in
+ * milliseconds, sizes in bytes. Empty values stay so but `http.url` and `controller.address` (rules 7.6).
  */
 export interface Config extends Omit<Values, 'http'> {
   readonly http: Omit<Values['http'], 'url'> & {
@@ -21,7 +20,6 @@ export interface Config extends Omit<Values, 'http'> {
     /** That URL, then those of other controllers, which nodes try when it does not answer. */
     readonly urls: readonly string[]
   }
-  /** The path of the ini. */
   readonly file: string
   /** Keys given on the command line, as `section.key`. */
   readonly overriddenKeys: readonly string[]
@@ -40,10 +38,7 @@ export function shown(text: string): string {
   return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text)
 }
 
-/**
- * Returns the location of the first key in a message that was given: the command line or the ini. The message
- * may begin with a key that is missing but needed by the next.
- */
+/** Returns where the first given key of a message stands: on the command line or in the ini. */
 export function locationOf(
   { file, overriddenKeys, keyLines }: Pick<Config, 'file' | 'overriddenKeys' | 'keyLines'>,
   message: string

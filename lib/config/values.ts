@@ -48,39 +48,26 @@ export const boolean: Kind<boolean> = value => {
   return isYes
 }
 
-function measure(
-  value: string,
-  units: Readonly<Record<string, number>>,
-  min: string,
-  max: string,
-  what: string
-) {
-  const read = (part: string) => {
-    const [, digits = '', unit = ''] = /^(\d{1,15})([a-z])$/.exec(part) ?? []
-    return Object.hasOwn(units, unit) ? Number(digits) * (units[unit] ?? Number.NaN) : Number.NaN
+const measured =
+  (units: Readonly<Record<string, number>>, examples: string) =>
+  (min: string, max: string): Kind<number> =>
+  value => {
+    const read = (part: string) => {
+      const [, digits = '', unit = ''] = /^(\d{1,15})([A-Za-z])$/.exec(part) ?? []
+      return Object.hasOwn(units, unit) ? Number(digits) * (units[unit] ?? Number.NaN) : Number.NaN
+    }
+    const amount = read(value)
+    must(!Number.isNaN(amount), `a whole number with its unit, such as ${examples}`)
+    must(amount >= read(min) && amount <= read(max), `between ${min} and ${max}`)
+    return amount
   }
-  const amount = read(value)
-  must(!Number.isNaN(amount), what)
-  must(amount >= read(min) && amount <= read(max), `between ${min} and ${max}`)
-  return amount
-}
-
-const second = 1000
-const durationUnits = { s: second, m: 60 * second, h: 3600 * second, d: 86400 * second }
 
 /** A duration with its unit, in milliseconds. */
-export function duration(min: string, max: string): Kind<number> {
-  return value =>
-    measure(value, durationUnits, min, max, 'a whole number with its unit, such as 30s, 10m, 4h or 7d')
-}
+export const duration = measured({ s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }, '30s, 10m, 4h or 7d')
 
-const sizeUnits = { k: 1024, m: 1024 ** 2, g: 1024 ** 3 }
-
+const sizes = { k: 1024, m: 1024 ** 2, g: 1024 ** 3 }
 /** A size with its unit, in bytes. */
-export function size(min: string, max: string): Kind<number> {
-  return value =>
-    measure(value.toLowerCase(), sizeUnits, min, max, 'a whole number with its unit, such as 64k, 1m or 2g')
-}
+export const size = measured({ ...sizes, K: sizes.k, M: sizes.m, G: sizes.g }, '64k, 1m or 2g')
 
 /** A whole number. */
 export function count(min: number, max: number): Kind<number> {
@@ -120,14 +107,8 @@ export const optionalAddress: Kind<string> = value => {
   return address
 }
 
-interface Listen {
-  readonly address: string
-  /** 0 stands for any free port. */
-  readonly port: number
-}
-
-/** `address:port` or `[IPv6 address]:port`. */
-export const listen: Kind<Listen> = value => {
+/** `address:port` or `[IPv6 address]:port`; port 0 stands for any free one. */
+export const listen: Kind<{ readonly address: string; readonly port: number }> = value => {
   const expected = 'address:port or [IPv6 address]:port'
   const [, v6, v4, digits = ''] = /^(?:\[([^\]]*)\]|([^:]*)):(\d{1,5})$/.exec(value) ?? []
   const address = canonical(v6 ?? v4 ?? '')
@@ -163,7 +144,6 @@ export const optionalIpv4: Kind<string> = value => {
   return address
 }
 
-/** Text that matches a pattern. */
 const shaped =
   (shape: RegExp, expected: string): Kind<string> =>
   value => {

@@ -35,7 +35,6 @@ export async function pollRequest(
   return answer
 }
 
-/** A progress bar on one line of a terminal. */
 function barOf(progress: JsonValue | undefined, text: string): string {
   const share = typeof progress === 'number' ? Math.min(Math.max(progress, 0), 1) : 0
   const full = Math.round(share * barWidth)
@@ -172,17 +171,20 @@ function secretsIn(answer: JsonObject) {
 const tablePath = '/config/node'
 const tableQuery = { format: 'csv' }
 
+/** Asks what a table of nodes would change. */
+export const dryRunOfTable = ({ controller }: Session, table: Buffer): Promise<JsonObject> =>
+  controller.json('POST', tablePath, { ...tableQuery, dryrun: 'yes' }, table)
+
 /** Creates and changes nodes by a table, all or none (rules 12.8); shows the changes and asks first. */
 export const importVerb: Verb<''> = {
   operands: 'FILE',
   summary: 'create and change nodes by a table in CSV; - is standard input',
   options: ['output', 'dryrun', 'yes'],
   async run(session, _type, [file = '']) {
-    const { terminal, controller, options, paint } = session
+    const { terminal, options, paint } = session
     const table = file === '-' ? await terminal.input() : await terminal.file(file)
-    if (options.dryrun || options.yes)
-      return makeChange(session, tablePath, table, 'imported', 'POST', tableQuery)
-    const told = await controller.json('POST', tablePath, { ...tableQuery, dryrun: 'yes' }, table)
+    if (options.dryrun || options.yes) return importAsShown(session, table, {}, 'imported')
+    const told = await dryRunOfTable(session, table)
     if (Array.isArray(told.changes) && told.changes.length === 0)
       return session.changed({}, 'nothing differs')
     terminal.err([...dryRunLines(told, paint), ''].join('\n'))

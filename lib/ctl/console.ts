@@ -11,7 +11,6 @@ const MOST_LINES = 1000
 /** conmand has no session with the BMC. */
 const NO_BMC = /<ConMan> Console \[\S+\] is currently disconnected/
 
-/** The verb that shows the serial console of a node. */
 export const consoleVerb: Verb<''> = {
   operands: 'NODE',
   summary: 'attach to the serial console of a node, &. leaves; --log shows its last lines',
@@ -74,7 +73,7 @@ async function attached(session: Session, node: string): Promise<void> {
       if (kind === 'session') {
         id = text
         terminal.err(clean(`attached to ${node}; &. leaves, &B sends a break, && types an &`).concat('\r\n'))
-        restore = terminal.typed(escapes({ type, leave: () => leave() }))
+        restore = terminal.typed(escapes(type, () => leave()))
       } else if (kind === 'end') failure ??= refused(clean(text))
       else {
         await terminal.out(text)
@@ -106,15 +105,10 @@ async function* eventsOf(answer: Answer): AsyncGenerator<{ kind: string; text: s
   }
 }
 
-interface Typist {
-  type(text: string, isBreak: boolean): void
-  leave(): void
-}
-
 /** Returns what takes typed text: `&.` leaves, `&B` sends a serial break, `&&` is one `&`. */
-export function escapes({ type, leave }: Typist): (text: string) => void {
+function escapes(type: (text: string, isBreak: boolean) => void, leave: () => void) {
   let isEscape = false
-  return text => {
+  return (text: string) => {
     let plain = ''
     for (const key of text) {
       if (!isEscape && key === '&') {

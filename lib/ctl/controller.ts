@@ -46,12 +46,7 @@ export class Controller {
    * Sends a request; returns the answer with its body unread. `path` is already encoded; a Buffer is a table.
    * Throws Failure 1 with the controller's message if it refuses, 3 if there is no controller.
    */
-  async send(
-    method: 'GET' | 'POST',
-    path: string,
-    query: Query = {},
-    body?: JsonObject | Buffer
-  ): Promise<Answer> {
+  async send(method: 'GET' | 'POST', path: string, query: Query = {}, body?: JsonObject | Buffer) {
     const given = Object.entries(query).filter((entry): entry is [string, string] => entry[1] !== undefined)
     const search = new URLSearchParams(given).toString()
     const target = `${this.url.pathname.replace(/\/+$/, '')}${path}${search === '' ? '' : `?${search}`}`

@@ -1,4 +1,5 @@
 import { isObject, type JsonObject, type JsonValue, objectsIn, strictUtf8, within } from '../base/json.js'
+import { addTo, groupBy } from '../base/lists.js'
 import type { TypeName } from '../model/docs.js'
 import { base64, type Table } from '../model/field.js'
 import { describeObject, objectTypes, participles } from '../model/types.js'
@@ -129,7 +130,6 @@ function* plannedChanges(changes: readonly JsonObject[]): Generator<PlannedChang
   }
 }
 
-/** Whether a change moves a node to another group. */
 const isMove = ({ type, action, fields }: JsonObject) =>
   type === 'node' && action === 'update' && objectsIn(fields).some(({ field }) => field === 'group')
 
@@ -149,18 +149,15 @@ function withInherited(change: JsonObject, first: JsonValue | undefined): JsonOb
 export function* dryRunLines(answer: JsonObject, paint: Paint): Generator<string> {
   const { message, changes, files } = answer
   yield clean(formatted(message))
-  const alike = new Map<string, PlannedChange & { readonly names: string[] }>()
   const { first } = within(answer, 'nodes')
   const whole = objectsIn(changes).map(change => withInherited(change, first))
-  for (const would of plannedChanges(whole)) {
-    // A new address differs from node to node, so such nodes are not folded.
-    const { type, name, be, fields } = would
-    const key = JSON.stringify([type === 'node' ? type : [type, name], be, fields])
-    const same = alike.get(key)
-    if (same) same.names.push(name)
-    else alike.set(key, { ...would, names: [name] })
-  }
-  for (const { type, be, fields, names } of alike.values()) {
+  // A new address differs from node to node, so such nodes are not folded.
+  const alike = groupBy(plannedChanges(whole), ({ type, name, be, fields }) =>
+    JSON.stringify([type === 'node' ? type : [type, name], be, fields])
+  )
+  for (const those of alike.values()) {
+    const [{ type, be, fields }] = those
+    const names = those.map(({ name }) => name)
     const who = names.length > 1 ? `nodes ${fold(names)}` : describeObject(type, names[0] ?? '')
     yield paint('bold', clean(`${who} would be ${be}${fields.length > 0 ? ':' : ''}`))
     for (const line of fields.flatMap(field => field.split('\n'))) yield `  ${clean(line)}`
@@ -217,20 +214,14 @@ export function* outcomeLines(
   outcomes: ReadonlyMap<string, { readonly failed: boolean; readonly message: string }>,
   paint: Paint
 ): Generator<string> {
-  const alike = new Map<string, { text: string; nodes: string[] }>()
-  for (const [node, { failed, message }] of outcomes) {
+  const all = [...outcomes].map(([node, { failed, message }]) => {
     const text = `${failed ? 'failed: ' : ''}${message}`
-    const key = failed ? withoutName(text, node) : text
-    const same = alike.get(key)
-    if (!same) alike.set(key, { text, nodes: [node] })
-    else {
-      same.nodes.push(node)
-      if (same.text !== text) same.text = key
-    }
-  }
-  for (const { text, nodes } of alike.values()) {
+    return { node, text, gist: failed ? withoutName(text, node) : text }
+  })
+  for (const [gist, those] of groupBy(all, one => one.gist)) {
+    const text = those.every(one => one.text === those[0].text) ? those[0].text : gist
     const colour = text.startsWith('failed: ') ? 'red' : 'bold'
-    const lead = paint(colour, clean(fold(nodes)))
+    const lead = paint(colour, clean(fold(those.map(({ node }) => node))))
     if (text.trimEnd().includes('\n')) {
       yield `${lead}:`
       yield* indented(cleanLines(text))
@@ -262,14 +253,11 @@ const ofBoot: ReadonlySet<string> = new Set([
 const isTold = ({ format, options }: Session) => format === 'text' && !options.dryrun
 
 /** Ignores a failed query: it must not stop the change. */
-async function ignoringFailure<T>(asked: Promise<T>): Promise<T | undefined> {
-  try {
-    return await asked
-  } catch (error) {
+const ignoringFailure = <T>(asked: Promise<T>): Promise<T | undefined> =>
+  asked.catch(error => {
     if (error instanceof Failure) return undefined
     throw error
-  }
-}
+  })
 
 /** Nodes of a set that are compared. */
 const mostNodes = 20
@@ -317,29 +305,23 @@ async function nodesOf(session: Session, type: TypeName, name: string): Promise<
 }
 
 /** Returns a warning for each reason why nodes cannot boot; `nodes` are the first of `count`. */
-async function cannotBoot(
-  { controller }: Session,
-  nodes: readonly string[],
-  count: number
-): Promise<string[]> {
-  const stopped = new Map<string, { readonly names: string[]; readonly ofOne: string }>()
+async function cannotBoot({ controller }: Session, nodes: readonly string[], count: number) {
+  const stopped = new Map<string, { readonly node: string; readonly obstacle: string }[]>()
   for (const node of nodes) {
     const path = `/monitor/node/${encodeURIComponent(node)}/_why`
     const answer = await ignoringFailure(controller.json('GET', path))
     const { obstacle } = within(answer, 'monitor', 'why', node)
     if (typeof obstacle !== 'string') continue
-    const ofMany = obstacle.replace(`node ${node} has `, 'they have ')
-    const same = stopped.get(ofMany) ?? { names: [], ofOne: obstacle }
-    same.names.push(node)
-    stopped.set(ofMany, same)
+    addTo(stopped, obstacle.replace(`node ${node} has `, 'they have '), { node, obstacle })
   }
   const looked = count > nodes.length ? ` (of the first ${nodes.length} of ${count})` : ''
-  return [...stopped].map(([ofMany, { names, ofOne }]) => {
-    const obstacle = names.length === 1 ? ofOne : ofMany
+  return [...stopped].map(([ofMany, those]) => {
+    const [one, ...others] = those
+    const obstacle = one && others.length === 0 ? one.obstacle : ofMany
     // A packed image already warns of what it lacks; packing again would not help.
     const [, image] = /^OS image (\S+) has no [^:]*$/.exec(obstacle) ?? []
     const wayOut = image === undefined ? '' : `; type: svcctl osimage pack ${image}`
-    const who = `${names.length === 1 ? 'node' : 'nodes'} ${fold(names)}${looked}`
+    const who = `${others.length === 0 ? 'node' : 'nodes'} ${fold(those.map(({ node }) => node))}${looked}`
     return clean(`warning: ${who} cannot boot now: ${obstacle}${wayOut}`)
   })
 }
@@ -401,21 +383,16 @@ function sideEffectLines(
   count: number,
   given: JsonObject
 ): string[] {
-  const texts = new Map<string, { readonly along: SideEffect; readonly texts: Set<string>; nodes: number }>()
-  for (const along of nodes.flatMap(([was, is]) => sideEffectsOf(was, is, stateOf(given)))) {
-    const same = texts.get(along.about) ?? { along, texts: new Set(), nodes: 0 }
-    same.texts.add(along.text)
-    same.nodes++
-    texts.set(along.about, same)
-  }
-  if (texts.size === 0) return []
+  const all = nodes.flatMap(([was, is]) => sideEffectsOf(was, is, stateOf(given)))
+  if (all.length === 0) return []
   const some = count > nodes.length ? ` (on the first ${nodes.length} of ${count} nodes)` : ''
   const lead = given.group === null ? 'Without a group' : `With group ${formatted(given.group)}`
   return [
     clean(`${lead}, these changed too${some}:`),
-    ...[...texts.values()].map(({ along, texts, nodes: on }) => {
-      const part = on < nodes.length ? ` (on ${on} of ${nodes.length} nodes)` : ''
-      return clean(`  ${texts.size === 1 ? along.text : along.ofAll}${part}`)
+    ...[...groupBy(all, ({ about }) => about).values()].map(those => {
+      const [{ text, ofAll }] = those
+      const part = those.length < nodes.length ? ` (on ${those.length} of ${nodes.length} nodes)` : ''
+      return clean(`  ${those.every(one => one.text === text) ? text : ofAll}${part}`)
     })
   ]
 }
@@ -423,22 +400,20 @@ function sideEffectLines(
 function sideEffectsOf(was: State, is: State, given: State): SideEffect[] {
   const along = changedValues(was.fields, is.fields, given.fields, '')
   const names = new Set([...was.interfaces.keys(), ...is.interfaces.keys()])
+  const whole: SideEffect[] = []
   for (const name of names) {
     const [before, after] = [was.interfaces.get(name), is.interfaces.get(name)]
-    if (before && after)
+    if (before && after) {
       along.push(...changedValues(before, after, given.interfaces.get(name) ?? new Map(), `${name}.`))
-  }
-  // New and deleted interfaces come last.
-  for (const name of names) {
-    const [before, after] = [was.interfaces.get(name), is.interfaces.get(name)]
-    if (before && after) continue
+      continue
+    }
     const ofAll = `interface ${name} is ${after ? 'new' : 'gone'}`
     const values = [...(after ?? before ?? [])].flatMap(([key, value]) =>
       formatted(value) === '-' ? [] : [`${key} ${formatted(value)}`]
     )
-    along.push({ about: ofAll, text: `${ofAll}: ${values.join(', ')}`, ofAll })
+    whole.push({ about: ofAll, text: `${ofAll}: ${values.join(', ')}`, ofAll })
   }
-  return along
+  return [...along, ...whole]
 }
 
 /** Returns the changed values that were not given; `lead` is put before their names. */

@@ -18,7 +18,6 @@ interface Plan {
   readonly mostFailed: number
   readonly minutes: number
   readonly restart: string
-  /** The command that goes on with it. */
   readonly command: string
 }
 
@@ -107,16 +106,14 @@ const assigned = (fields: Readonly<Record<string, string>>) =>
 const isThere = ({ node, isNew, state }: Seen, { fields }: Plan) =>
   isNew && state === 'running' && Object.entries(fields).every(([field, value]) => node[field] === value)
 
-const sources = '_osimage_source,_osimagetag_source'
-
 /** Reads nodes, what they run, and their states; `more`: further fields of theirs. */
 async function look(session: Session, set: string, more = ''): Promise<Seen[]> {
-  const asked = `osimage,osimagetag,_running,_stale,${sources},${installFields}${more}`
+  const keys = `osimage,osimagetag,_running,_stale,_osimage_source,_osimagetag_source,${installFields}${more}`
   const all = new Map<string, Seen>()
   for (const nodes of splitUnion(set)) {
     const told = await session.controller.json('GET', '/monitor/node', { nodes })
     const states = within(told, 'monitor', 'status')
-    for (const node of await nodesWith(session, nodes, asked)) {
+    for (const node of await nodesWith(session, nodes, keys)) {
       const name = String(node.name)
       const { state, since } = within(states[name])
       const isNew = isObject(node._running) && node._stale === null
@@ -169,7 +166,6 @@ async function rehearse(session: Session, node: string, fields: JsonObject): Pro
   if (!isWell) throw refused(clean(`${about}: not well; nothing was changed`))
 }
 
-/** One run: which nodes it changed, and which failed. */
 class Rollout {
   readonly #failed = new Map<string, string>()
   /** The nodes that were changed, by what sets them back. */

@@ -1,6 +1,6 @@
 import { type JsonObject, type JsonValue, within } from '../base/json.js'
 import type { TypeName } from '../model/docs.js'
-import type { Answer, Controller, Query } from './controller.js'
+import type { Controller, Query } from './controller.js'
 import {
   clean,
   cleanLines,
@@ -55,7 +55,7 @@ export class Session {
     return this.terminal.out(this.terminal.shows.out ? cleanLines(text.replaceAll('\r', '')) : text)
   }
 
-  /** Streams a list that the controller renders (rules 14.4). */
+  /** Streams a list that the controller renders (rules 14.4). Throws Failure 3 for another content type. */
   async rendered(path: string, query: Query): Promise<void> {
     const { terminal, format, options, controller } = this
     const { out } = terminal.shows
@@ -64,7 +64,9 @@ export class Session {
     if (options.output === 'yaml') return this.json(await controller.json('GET', path, asked))
     const pretty = format === 'json' && out ? 'yes' : undefined
     const answer = await controller.send('GET', path, { ...asked, format, pretty })
-    checkType(answer, format)
+    // Another web server would answer with a page.
+    if (!String(answer.response.headers['content-type'] ?? '').startsWith(types[format]))
+      throw noController(`no svcd at ${controller.name}: what is there does not answer in ${types[format]}`)
     // Programs get JSON and CSV unchanged.
     const shown = (piece: string) =>
       format !== 'text' && !out ? piece : cleanLines(piece.replaceAll('\r', ''))
@@ -88,15 +90,8 @@ export class Session {
     return this.format === 'json' ? this.json({ message: text, ...answer }) : this.lines([clean(text)])
   }
 
-  /**
-   * Asks, unless `--yes` is given. Throws Failure 1 if the answer is no, 2 without a terminal: `nothing` says
-   * what was not done, `why` what is missing.
-   */
-  async confirm(
-    question: string,
-    nothing: string,
-    why = 'there is no terminal to ask on, use --yes'
-  ): Promise<void> {
+  /** Asks, unless `--yes` is given. Throws Failure 1 for no (`nothing` was done), 2 without a terminal. */
+  async confirm(question: string, nothing: string, why = 'there is no terminal to ask on, use --yes') {
     const { terminal, options } = this
     if (options.yes) return
     if (!terminal.shows.in) throw wrongUsage(`${nothing}: ${why}`)
@@ -149,13 +144,6 @@ const types: Readonly<Record<Format, string>> = {
   json: 'application/json'
 }
 
-/** Throws Failure 3 for another content type: another web server would answer with a page. */
-function checkType({ response, controller }: Answer, format: Format): void {
-  const type = String(response.headers['content-type'] ?? '')
-  if (!type.startsWith(types[format]))
-    throw noController(`no svcd at ${controller.name}: what is there does not answer in ${types[format]}`)
-}
-
 /** A command on the objects of a type. */
 export interface Verb<T extends string = TypeName> {
   /** The operands in the help; those in brackets are optional. */
@@ -176,7 +164,6 @@ export interface Verb<T extends string = TypeName> {
   run(session: Session, type: T, operands: readonly string[]): Promise<void>
 }
 
-/** Verbs by name. */
 export type Verbs<T extends string = TypeName> = Readonly<Record<string, Verb<T>>>
 
 /** Returns the least and most operands of a verb. */
@@ -243,7 +230,6 @@ const quoted = (text: string) =>
 /** An option with a value; `takes` names the value in the help. */
 const value = (takes: string, about: string) => ({ type: 'string', takes, about }) as const
 
-/** An option without one. */
 const flag = (about: string) => ({ type: 'boolean', takes: '', about }) as const
 
 /** All options in the order of the help, as parseArgs takes them. Help and completion use this table. */

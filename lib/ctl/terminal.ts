@@ -5,7 +5,6 @@ export class Failure extends Error {
   constructor(
     readonly code: 1 | 2 | 3,
     message: string,
-    /** The HTTP status of a refusal. */
     readonly status?: number
   ) {
     super(message)
@@ -37,7 +36,6 @@ export interface Terminal {
   typed(take: (text: string) => void): () => void
   /** Opens a text in the editor; returns the result. Throws Failure 1 if the editor fails. */
   edited(text: string): Promise<string>
-  /** Reads all of stdin. */
   input(): Promise<Buffer>
   /** Reads a whole file. Throws Failure 2 if it cannot be read. */
   file(path: string): Promise<Buffer>

@@ -5,7 +5,7 @@ import { parseMac } from '../model/names.js'
 import { countObjects } from '../model/types.js'
 import { evaluate, isLike } from '../node-set/evaluate.js'
 import { fold } from '../node-set/hostlist.js'
-import { awaitResult, importAsShown, makeChange } from './change.js'
+import { awaitResult, dryRunOfTable, importAsShown } from './change.js'
 import { dryRunLines } from './render.js'
 import { csvCell, listOptions, type Session, type Verbs } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
@@ -83,12 +83,10 @@ async function adopt(session: Session, selector: string, nodes: string): Promise
         `${clean(nodes)} names ${countObjects('node', names.length)}: give as many names; nothing was changed`
     )
   const table = Buffer.from(tableOf(machines, names, options.group))
-  const path = '/config/node'
-  const query = { format: 'csv' }
-  const told = await controller.json('POST', path, { ...query, dryrun: 'yes' }, table)
+  const told = await dryRunOfTable(session, table)
   const there = objectsIn(told.changes).filter(({ type, action }) => type === 'node' && action === 'update')
   await refuseTaken(session, machines, names, there)
-  if (options.dryrun) return makeChange(session, path, table, '', 'POST', query)
+  if (options.dryrun) return importAsShown(session, table, {}, '')
   if (!options.yes) {
     const old = dryRunLines({ ...told, changes: there, files: [] }, session.paint)
     terminal.err([...shownTable(machines, names), ...old, ''].join('\n'))
@@ -113,7 +111,6 @@ function namesOf(nodes: string): string[] {
 
 const idOf = (machine: JsonObject) => clean(textOf(machine, 'mac') || textOf(machine, 'bmc'))
 
-/** The fields that a pattern is compared with. */
 const searched = ['mac', 'serial', 'uuid', 'asset', 'maker', 'product', 'bmc']
 
 /**
@@ -166,11 +163,7 @@ const inOrder = (machines: readonly JsonObject[], fields: readonly string[]) =>
   })
 
 /** The table of the new nodes, as `svcctl import` takes it. */
-function tableOf(
-  machines: readonly JsonObject[],
-  names: readonly string[],
-  group: string | undefined
-): string {
+function tableOf(machines: readonly JsonObject[], names: readonly string[], group: string | undefined) {
   const fields = {
     ...{ macaddr: 'mac', serial: 'serial', uuid: 'uuid', vendor: 'maker', assettag: 'asset' },
     'BMC.macaddress': 'bmc_mac'

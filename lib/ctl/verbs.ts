@@ -3,7 +3,7 @@ import { commands, type Part } from '../model/bmc-commands.js'
 import type { TypeName } from '../model/docs.js'
 import { clusterFields } from '../model/settings.js'
 import { shippedLayouts } from '../model/shipped-layouts.js'
-import { objectTypes } from '../model/types.js'
+import { countObjects, objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/hostlist.js'
 import { runBmcAction } from './bmc-action.js'
@@ -299,7 +299,8 @@ async function bmcDryRun(session: Session, set: string, command: string): Promis
   const those = (are: (node: JsonObject) => boolean) => all.filter(are).map(({ name }) => String(name))
   const hasBmc = (node: JsonObject) => node['BMC.ipaddress'] !== null
   const [nodes, without] = [those(hasBmc), those(node => !hasBmc(node))]
-  const told = (names: string[]) => `${countOf(names)}${names.length > 0 ? `: ${fold(names)}` : ''}`
+  const told = (names: string[]) =>
+    `${countObjects('node', names.length)}${names.length > 0 ? `: ${fold(names)}` : ''}`
   const more = without.length > 0 ? `; no address of a BMC, so that it would fail: ${told(without)}` : ''
   const written = booting.test(command)
     ? those(node => hasBmc(node) && node.rescue === null && willInstall(node))
@@ -308,8 +309,6 @@ async function bmcDryRun(session: Session, set: string, command: string): Promis
   const message = `dry run, nothing was done: ${command} of ${told(nodes)}${more}${disks}`
   await session.changed({ message, nodes, without }, '')
 }
-
-const countOf = ({ length }: readonly string[]) => (length === 1 ? '1 node' : `${length} nodes`)
 
 /** Reads the same page of each node of a set, one after the other. */
 async function showForEach(
@@ -338,11 +337,7 @@ function shipped(type: TypeName, name: string): JsonObject {
 }
 
 /** Returns the refusal if an object does not exist. */
-async function missingOf(
-  { controller }: Session,
-  type: TypeName,
-  name: string
-): Promise<Failure | undefined> {
+async function missingOf({ controller }: Session, type: TypeName, name: string) {
   // Only the refusal of a node set suggests a missing @.
   const [path, nodes] = type === 'node' ? ['/config/node', name] : [pathOf(type, name)]
   try {
@@ -461,7 +456,7 @@ async function confirmNodes(session: Session, set: string, what: string, nothing
   if (options.yes || options.dryrun) return set
   // The action gets the confirmed names, since the set may change meanwhile.
   const named = nodes.length === 1 ? (nodes[0] as string) : fold(nodes)
-  const many = countOf(nodes)
+  const many = countObjects('node', nodes.length)
   const why = `there is no terminal to ask on about ${many}, use --yes`
   await session.confirm(`${what} ${many}: ${named}?`, nothing, why)
   return named

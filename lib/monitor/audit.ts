@@ -33,7 +33,6 @@ interface AuditOptions {
   readonly onLine?: (line: object) => void
 }
 
-/** Pauses after failed writes. */
 const retryMs = { first: 1000, longest: 2000 }
 
 /** Lines kept in memory while writes fail. */
@@ -73,15 +72,13 @@ const internal = new Set(['revoked'])
  * Logs who changed what: one JSON line for each changed object, written after the commit and before the
  * answer (rules 11.4). Users and machines have separate files, so that a machine cannot push out the changes
  * of an admin. A very large change gets one line for each type, an import one line with counts and then the
- * names, a table one line for all objects that it changed alike. A failed write does not undo the change;
- * `health` reports it.
+ * names, a table one line for all objects that it changed alike. A failed write does not undo the change.
  */
 export class Audit {
   readonly #users: RotatedLog
   readonly #machines: RotatedLog
   /** Changes of an object by machines. */
   readonly #rate = new NodeRate()
-  /** Number of omitted lines, and some of the objects. */
   #omitted: { count: number; readonly names: Set<string>; readonly timer: NodeJS.Timeout } | undefined
 
   constructor(private readonly options: AuditOptions) {
@@ -120,8 +117,7 @@ export class Audit {
       }
       return made
     }
-    // Small changes are formatted in one turn of the event loop, so their lines keep the order of the
-    // commits.
+    // Small changes are formatted in one turn of the event loop: their lines keep the order of commits.
     if (kind === 'change' && known.length <= ungroupedMax) return trail.add(runSync(lines()))
     return runSliced(lines()).then(made => trail.add(made))
   }
@@ -211,7 +207,6 @@ class RotatedLog {
     return problem === '' ? '' : `the audit log cannot be written: ${problem}`
   }
 
-  /** Returns the last 200 lines, newest first, including those of the rotated file if needed. */
   async last(): Promise<object[]> {
     const lines: object[] = []
     for (const file of [this.file, `${this.file}.1`])
@@ -249,7 +244,7 @@ class RotatedLog {
   async #append(text: string): Promise<void> {
     const { ownershipCheck } = this.options
     const before = ownershipCheck ? [ownershipCheck] : []
-    if (this.#mayRotate) {
+    if (this.#sizeBytes === undefined || this.#sizeBytes >= this.options.maxBytes) {
       await realFiles.runSteps(before)
       await this.#rotate()
     }
@@ -266,10 +261,6 @@ class RotatedLog {
     }
     this.#sizeBytes = sizeBytes + Buffer.byteLength(written)
     this.#endsInHalfLine = false
-  }
-
-  get #mayRotate(): boolean {
-    return this.#sizeBytes === undefined || this.#sizeBytes >= this.options.maxBytes
   }
 
   async #rotate(): Promise<void> {
@@ -348,7 +339,6 @@ function* counts(changes: readonly Change[]) {
 
 const objectEntry = (change: Change) => ({ action: actionOf(change), type: change.type, name: change.name })
 
-/** The entry for objects that changed in the same way. */
 interface GroupedEntry {
   readonly action: string
   readonly type: string
@@ -412,15 +402,11 @@ const mostScannedBytes = 16 * 1024 * 1024
 interface LastLine {
   /** Without its newline; only the first 256 KiB of a long line. */
   readonly text: string
-  /** Size of the whole line. */
   readonly bytes: number
   readonly isWhole: boolean
 }
 
-/**
- * Yields the lines at the end of a file, last one first, from its last 16 MiB. Text after the last newline is
- * skipped, as it may still be being written. Throws as `open` and `read` do.
- */
+/** Yields the whole lines in the last 16 MiB of a file, last one first. Throws as `open` and `read` do. */
 export async function* lastLines(file: string): AsyncGenerator<LastLine, void, undefined> {
   const handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
   try {

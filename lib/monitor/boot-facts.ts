@@ -1,4 +1,4 @@
-import { type Boot, clipped, type Pack, type Step, type StepName } from './boot-steps.js'
+import { type Boot, clipped, kernelSteps, type Pack, type Step, type StepName } from './boot-steps.js'
 import type { Running } from './boots.js'
 import { withoutOutput } from './node-status.js'
 
@@ -15,7 +15,6 @@ export interface Facts {
   /** The last boot in which the node reported with its token. */
   readonly reportedBoot: Boot | undefined
   readonly foreignSteps: readonly Step[]
-  /** Last reported state. */
   readonly state?: string | null
   /** State of the last failed installation, with its output. */
   readonly failure?: string | undefined
@@ -65,16 +64,6 @@ export const formatTime = (ms: number) => `${new Date(ms).toISOString().slice(0,
 export const seenAt = ({ last, count }: Pick<Step, 'last' | 'count'>) =>
   `${formatTime(last)}${count === 1 ? '' : ` (${count} times)`}`
 
-const progress: readonly StepName[] = [
-  'install',
-  'kickstart',
-  'refused',
-  'report',
-  'image',
-  'torrent',
-  'running'
-]
-
 /** Returns the step with one of these names that was seen last. */
 export const newest = (steps: readonly Step[] | undefined, ...names: readonly StepName[]): Step | undefined =>
   steps
@@ -87,7 +76,7 @@ export const lastSeen = ({ boot }: Facts) => Math.max(0, ...(boot?.steps.map(({ 
 /** Returns the last step with one of these names, unless the booted kernel was seen after it. */
 export const lastBeforeKernel = ({ boot }: Facts, ...names: readonly StepName[]) => {
   const step = newest(boot?.steps, ...names)
-  return step && timeOf(newest(boot?.steps, ...progress)) < step.last ? step : undefined
+  return step && timeOf(newest(boot?.steps, 'refused', ...kernelSteps)) < step.last ? step : undefined
 }
 /** Returns the step that says why the node cannot boot, if no other boot script was sent after it. */
 export const noScript = (facts: Facts) => {
@@ -140,9 +129,8 @@ export const failed = (facts: Facts, pattern: RegExp): string | undefined => {
 const differing = (a: string, b: string) => [...a].filter((digit, i) => digit !== b[i]).length
 
 /**
- * Returns the unknown machine that may be this node. MACs within a rack are similar, so similar MACs count
- * only for a node that was never seen with its own. A node that is up, or that reported a failure, is not
- * searched for.
+ * Returns the unknown machine that may be this node, if that is not up and reported no failure. MACs within a
+ * rack are similar, so similar MACs count only for a node that was never seen with its own.
  */
 export function candidateMachine(facts: Facts): Facts['unknownMachines'][number] | undefined {
   const { macs, unknownMachines, boot, address, now } = facts
@@ -158,14 +146,13 @@ export function candidateMachine(facts: Facts): Facts['unknownMachines'][number]
 }
 
 /**
- * Returns the refused request for an install script that probably came from this node. A refusal to the
- * address that booted counts until the node gets its script. Any other may be a stranger's: it counts only if
- * that machine also asked for the boot script, or if the node has gone silent.
+ * Returns the refused request for an install script that probably came from this node: by the address that
+ * booted, or else by a machine that asked for its boot script too, or while the node is silent.
  */
 export function refusal(facts: Facts): Step | undefined {
   const { boot, foreignSteps, now } = facts
   const script = timeOf(newest(boot?.steps, 'script', 'kernel'))
-  const served = timeOf(newest(boot?.steps, ...progress.filter(step => step !== 'refused')))
+  const served = timeOf(newest(boot?.steps, ...kernelSteps))
   if (served > 0 && served >= script) return undefined
   const own = newest(boot?.steps, 'refused')
   if (own && own.last >= script) return own
@@ -215,11 +202,9 @@ const telling = new RegExp(
 const mostQuoted = 3
 const longestQuoted = 200
 
-/**
- * Returns what the console says of a boot that stands still, for the end of a verdict; "" for nothing. Lines
- * from before the boot, or before its system reported that it is up, explain nothing.
- */
+/** Returns what the console says of a boot that stands still, for the end of a verdict; "" for nothing. */
 export function consoleQuote(facts: Facts): string {
+  // Lines from before the boot, or before the report that it is up, explain nothing.
   const since = Math.max(facts.boot?.began ?? 0, isUp(facts) ? lastSeen(facts) : 0)
   const lines = facts.consoleLines.filter(
     ({ time, text }) => time !== undefined && time + secondMs > since && telling.test(text)

@@ -38,7 +38,6 @@ export type StepName = keyof typeof stepMeanings
 export interface Pack {
   readonly osimage: string
   readonly osimagetag: string
-  /** File name of the packed image. */
   readonly pack: string
   /** Checksum; '' if unknown. */
   readonly sha256: string
@@ -48,7 +47,6 @@ export interface Pack {
 export interface Step extends Partial<FileDelivery> {
   readonly step: StepName
   readonly about: string
-  /** Source address of the request. */
   from: string
   /** First and last time it was seen, in milliseconds since 1970. */
   readonly time: number
@@ -59,18 +57,14 @@ export interface Step extends Partial<FileDelivery> {
 export interface Boot {
   /** Milliseconds since 1970; unique among the boots of a node. */
   readonly began: number
-  /** Source address of the first step. */
   readonly from: string
   readonly steps: Step[]
-  /** Time of the last step. */
   last: number
-  /** Number of dropped steps. */
   omitted: number
   /** Whether a step came with the node's token, or from an address that only the node has. */
   proven: boolean
   /** Whether the kernel was started: a request for a boot script after that begins a new boot. */
   started: boolean
-  /** The pack that the node was assigned to install. */
   given: Pack | undefined
 }
 
@@ -88,14 +82,10 @@ const keptFirst = 12
 const mostCharacters = 4096
 
 const bootStartSteps: ReadonlySet<StepName> = new Set(['menu', 'script', 'no-script', 'disk'])
-const kernelSteps: ReadonlySet<StepName> = new Set([
-  'install',
-  'kickstart',
-  'report',
-  'image',
-  'torrent',
-  'running'
-])
+/** Steps of a started kernel. */
+export const kernelSteps: readonly StepName[] = [
+  ...(['install', 'kickstart', 'report', 'image', 'torrent', 'running'] as const)
+]
 
 /** Returns a boot that begins now. */
 export const newBoot = (now: number, from: string): Boot => ({
@@ -141,7 +131,7 @@ export const clipped = (about: string) => clip(about, longestAbout)
 export function addStep(boot: Boot, step: Step): void {
   const { steps } = boot
   steps.push(step)
-  if (kernelSteps.has(step.step)) boot.started = true
+  if (kernelSteps.includes(step.step)) boot.started = true
   const characters = () => steps.reduce((sum, { about }) => sum + about.length, 0)
   while (steps.length > mostSteps || (steps.length > keptFirst + 1 && characters() > mostCharacters)) {
     steps.splice(keptFirst, 1)

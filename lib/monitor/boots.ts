@@ -25,7 +25,6 @@ import { currentName } from './node-status.js'
 export interface Running extends Pack {
   /** When it was installed or first reported, in milliseconds since 1970. */
   readonly since: number
-  /** When the node last reported it. */
   readonly seen: number
 }
 
@@ -33,12 +32,8 @@ export interface ObservedStep {
   readonly step: StepName
   /** Its subject: a file, a reason, a state. */
   readonly about: string
-  /** Source address of the request. */
   readonly from: string
-  /**
-   * `node`: the node's token, or an address that only the node has; `near`: an unassigned address of its
-   * network; `elsewhere`: any other address.
-   */
+  /** `node`: by its token or own address; `near`: from an unassigned address of its network. */
   readonly place: 'node' | 'near' | 'elsewhere'
 }
 
@@ -51,12 +46,6 @@ interface NodeBoots {
   /** Steps from addresses that are not the node's. Not stored. */
   elsewhere: Step[]
   running: Running | undefined
-}
-
-/** The boots of a node as readers get them, oldest first. */
-interface BootHistory {
-  readonly boots: readonly Boot[]
-  readonly elsewhere: readonly Step[]
 }
 
 interface BootRecord {
@@ -75,9 +64,8 @@ const rebootAfterMs = 120_000
 const sharedBootsMax = 1
 
 /**
- * Records what svcd saw of the boots of each node (rules 6.7): in memory at once, on disk in the background.
- * A node has at most 10 boots, each of bounded size. A follower takes the records of the leader, and keeps
- * its own observations in memory until it leads.
+ * Records what svcd saw of the last 10 boots of each node (rules 6.7): in memory at once, on disk in the
+ * background. A follower takes the records of the leader, and keeps what it saw in memory until it leads.
  */
 export class Boots {
   readonly #nodes = new Map<string, NodeBoots>()
@@ -102,7 +90,10 @@ export class Boots {
       names: () => boots.#nodes.keys(),
       recordsOf: (node, isShared) => boots.#recordsOf(node, isShared ? sharedBootsMax : mostBoots),
       replaceRecords: (node, events) => boots.#replace(node, events),
-      reset: () => boots.#reset()
+      reset: () => {
+        boots.#nodes.clear()
+        boots.#seenAsFollower.clear()
+      }
     })
     return boots
   }
@@ -160,9 +151,8 @@ export class Boots {
   }
 
   /**
-   * Records the pack that a node reports to run. Resolves once it is stored, with the current name of the
-   * node, or undefined if it was deleted. Rejects with StoreError if it cannot be stored, and with 503 if the
-   * node reports too often for a shared store.
+   * Records the pack that a node reports to run. Resolves once it is stored, with the node's current name,
+   * undefined if it was deleted. Rejects with StoreError, and with 503 above its rate in a shared store.
    */
   async recordRunning(node: string, pack: Pack): Promise<string | undefined> {
     const now = this.now()
@@ -211,8 +201,8 @@ export class Boots {
     return this.#nodes.get(node)?.boot?.steps.findLast(({ step }) => step === name)
   }
 
-  /** Returns all boots of a node. */
-  of(node: string): BootHistory {
+  /** Returns all boots of a node, oldest first. */
+  of(node: string): { readonly boots: readonly Boot[]; readonly elsewhere: readonly Step[] } {
     const kept = this.#nodes.get(node)
     if (!kept) return { boots: [], elsewhere: [] }
     const { past, boot, elsewhere } = kept
@@ -320,11 +310,6 @@ export class Boots {
     if (kept && here && this.#seenAsFollower.has(node) && isNewer(here.boot, kept.boot)) kept.boot = here.boot
     else this.#seenAsFollower.delete(node)
     this.onChange(node)
-  }
-
-  #reset(): void {
-    this.#nodes.clear()
-    this.#seenAsFollower.clear()
   }
 
   #apply(node: string, event: BootRecord): void {

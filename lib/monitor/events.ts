@@ -28,7 +28,6 @@ interface Pending {
   readonly tell: () => object | undefined
 }
 
-/** Whether a reader sees a node. */
 type Sees = (node: string) => boolean
 
 interface EventsOptions {
@@ -36,7 +35,6 @@ interface EventsOptions {
   readonly ticks: () => number
   /** Interval in which events are collected; 100 ms by default. */
   readonly batchMs?: number
-  /** Events in the buffer; 8,192 by default. */
   readonly most?: number
 }
 
@@ -60,9 +58,7 @@ export class Events {
   readonly #run = randomBytes(6).toString('hex')
   #buffer: BufferedEvent[] = []
   #characters = 0
-  /** Number of the last event. */
   #last = 0
-  /** Number of the first event in the buffer. */
   #first = 1
   readonly #pending = new Map<string, Pending>()
   readonly #followers = new Set<() => void>()
@@ -78,7 +74,7 @@ export class Events {
 
   /** Notes an event; those of one `key` are merged, and `tell` is called then. Free while nobody listens. */
   notify(kind: EventKind, key: string, tell: () => object | undefined): void {
-    if (!this.#hasListeners) {
+    if (this.#followers.size === 0 && this.options.ticks() - this.#listenedMs >= KEPT_MS) {
       this.#dropBuffer()
       return
     }
@@ -137,10 +133,7 @@ export class Events {
     return this.#followers.size
   }
 
-  /**
-   * Returns the events after `from`, and the number of the last one; a reset if `from` was dropped. With
-   * `sees`, the events about one node alone that it sees.
-   */
+  /** Returns the events after `from` (`sees`: about these nodes alone), or a reset if it was dropped. */
   #after(from: number, isAdmin: boolean, sees?: Sees): { readonly to: number; readonly text: string } {
     if (from < this.#first - 1) return { to: this.#last, text: this.#special(this.#last, 'reset') }
     if (from >= this.#last) return { to: from, text: '' }
@@ -162,10 +155,6 @@ export class Events {
   close(): void {
     clearTimeout(this.#timer)
     this.#pending.clear()
-  }
-
-  get #hasListeners(): boolean {
-    return this.#followers.size > 0 || this.options.ticks() - this.#listenedMs < KEPT_MS
   }
 
   /** Drops the buffer, because an event was not recorded: readers that reconnect reload. */

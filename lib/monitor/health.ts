@@ -27,10 +27,7 @@ export class Health {
   /** Called with the name of a service whose state changed; must not throw. */
   onChange: (name: string) => void = () => undefined
 
-  /**
-   * `services`: the parts of each service by its name. A service is well when all its parts are, and absent
-   * while no part has a condition. Checked every `every` ms.
-   */
+  /** A service is well when all its parts are, and absent while no part has a condition. `every`: ms. */
   constructor(
     readonly services: Readonly<Record<string, readonly (() => Condition | undefined)[]>>,
     readonly now: () => number,

@@ -22,18 +22,15 @@ interface FinishedRequest {
   /** 0 if the client left before an answer. */
   readonly status: number
   readonly ms: number
-  /** Bytes of the body that were sent. */
   readonly bytes: number
 }
 
 /** Values that are looked up only when metrics are requested. */
 interface Sources {
   readonly nodes: () => readonly string[]
-  /** Last state of a node; null if unknown. */
   readonly state: (name: string) => string | null
   /** Finds the stale nodes, in slices. */
   readonly stale: () => Generator<undefined, readonly string[]>
-  /** States of all recorded requests. */
   readonly jobs: () => Iterable<string>
   /** Name → whether the service is well. */
   readonly services: () => Iterable<readonly [string, boolean]>
@@ -44,7 +41,6 @@ interface Sources {
   /** Verdict → how many nodes proved it last. */
   readonly trust?: () => Iterable<readonly [verdict: string, count: number]>
   readonly site?: Pick<Site, 'status' | 'others' | 'gone'> | undefined
-  /** Delay of the event loop, in milliseconds. */
   readonly loopDelayMs: () => number
   /** Milliseconds since 1970. */
   readonly now: () => number
@@ -78,7 +74,6 @@ class Histogram {
     this.count++
   }
 
-  /** Returns cumulative buckets, as Prometheus expects. */
   values(name: string, labels: Labels): Value[] {
     let below = 0
     const buckets = this.counts.map((count, i) => {
@@ -101,8 +96,6 @@ interface Value {
   readonly value: number
 }
 
-const noRoute = { method: '-', path: '-' }
-
 interface RouteCounts {
   readonly method: string
   readonly route: string
@@ -111,10 +104,7 @@ interface RouteCounts {
   bytes: number
 }
 
-/**
- * The metrics of `GET /metrics` in the text format of Prometheus (rules 6.13). Events are counted in plain
- * integers; all else is looked up on request. Each label has few values, whatever a client or a node sends.
- */
+/** The metrics of `GET /metrics` (rules 6.13). Labels have few values, whatever a client or a node sends. */
 export class Metrics {
   readonly #registry = new Registry()
   readonly #routes = new Map<FinishedRequest['route'], RouteCounts>()
@@ -144,7 +134,7 @@ export class Metrics {
   request({ route, status, ms, bytes }: FinishedRequest): void {
     let counts = this.#routes.get(route)
     if (!counts) {
-      const { method, path } = route ?? noRoute
+      const { method, path } = route ?? { method: '-', path: '-' }
       counts = { method, route: path, times: new Histogram(REQUEST_SECONDS), statuses: new Map(), bytes: 0 }
       this.#routes.set(route, counts)
     }
@@ -265,7 +255,6 @@ export class Metrics {
     })
   }
 
-  /** A metric without labels. */
   #one(name: string, help: string, value: () => number): void {
     this.#series(name, help, [], () => [[{}, value()]])
   }

@@ -39,13 +39,11 @@ export const withoutOutput = (state: string) => state.split(beforeOutput, 1)[0] 
 const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.*))?/s
 
 /**
- * Keeps the states that nodes report while they install, a short history, and why they could not boot (rules
- * 6.2), in memory and stored. A report is stored before it is answered, a reason soon after. A follower takes
- * the records of the leader.
+ * Keeps the states that nodes report while they install, and why they could not boot (rules 6.2). A report is
+ * stored before it is answered, a reason soon after. A follower takes the records of the leader.
  */
 export class NodeStatus {
   readonly #nodes = new Map<string, NodeState>()
-  /** Reports, where controllers share them. */
   readonly #reportRate = new NodeRate()
   /** Changes that a node makes of itself. */
   readonly #changeRate = new NodeRate()
@@ -62,11 +60,7 @@ export class NodeStatus {
   ) {}
 
   /** Reads the records that `open` opens; throws as `open` does. */
-  static async open(
-    open: OpenRecords,
-    now: () => number,
-    log: Pick<Log, 'warn' | 'info'>
-  ): Promise<NodeStatus> {
+  static async open(open: OpenRecords, now: () => number, log: Pick<Log, 'warn' | 'info'>) {
     const status = new NodeStatus(now, log)
     status.#records = await open<StatusRecord>({
       namesIn: ({ node }) => [node],
@@ -139,10 +133,7 @@ export class NodeStatus {
     return state?.startsWith('installer.failed') ? state : undefined
   }
 
-  /**
-   * Sets the reason, and returns whether to log it: it is new, and the node had at most ten new ones within a
-   * minute. Stored in the background, as a boot script does not wait for it.
-   */
+  /** Sets the reason, stored in the background; returns whether to log it: it is new and within its rate. */
   setReason(node: string, reason: string | null): boolean {
     if (this.reason(node) === reason) return false
     const kept = this.#of(node)

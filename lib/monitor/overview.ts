@@ -25,22 +25,8 @@ interface OverviewSources {
 
 /** Columns of the overview, in this order (rules 6.10). Times are milliseconds since 1970. */
 export const nodeColumns = [
-  'name',
-  'group',
-  'rack',
-  'rack_unit',
-  'rack_height',
-  'osimage',
-  'netboot',
-  'state',
-  'since',
-  'reason',
-  'step',
-  'stepped',
-  'pack',
-  'stale',
-  'odd',
-  'trust'
+  ...(['name', 'group', 'rack', 'rack_unit', 'rack_height', 'osimage', 'netboot', 'state'] as const),
+  ...(['since', 'reason', 'step', 'stepped', 'pack', 'stale', 'odd', 'trust'] as const)
 ] as const
 
 type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
@@ -78,10 +64,7 @@ function nodeRow(
   }
 }
 
-/**
- * Returns the overview as JSON text: column names and one list of values for each node, made in slices that
- * yield to other work. `mark` is the event up to which it is at least true.
- */
+/** Makes the overview as JSON text, in slices. `mark` is the event up to which it is at least true. */
 function* overviewText(
   watched: OverviewSources,
   mark: string,
@@ -157,7 +140,6 @@ interface WatchedParts extends OverviewSources {
   subscribe(listener: (changes: readonly Change[]) => void): void
 }
 
-/** Types that every user can list. */
 const listedTypes: ReadonlySet<string> = new Set([...typeNames, 'osimagetag', 'pack', 'cluster'])
 
 /** Connects all parts to the event stream (rules 6.9). A boot script calls this: data is looked up later. */

@@ -55,10 +55,7 @@ export function isStale(running: Running | undefined, would: Pack | undefined): 
 }
 
 /** Finds the stale nodes, in slices and in no order (rules 6.8). */
-export function* findStaleSliced(
-  model: Known,
-  boots: Pick<Boots, 'allRunning'>
-): Generator<undefined, string[]> {
+export function* findStaleSliced(model: Known, boots: Pick<Boots, 'allRunning'>) {
   const stale: string[] = []
   for (const [node, running] of boots.allRunning()) {
     yield

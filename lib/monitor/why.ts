@@ -36,7 +36,6 @@ interface VerdictRule {
   readonly observation: string
   /** The remedy; '' if there is nothing to do. */
   readonly remedy: string
-  /** The remedy once the cause is gone. */
   readonly remedyIfGone?: string
   /** Returns what was seen of this node if the rule applies; else anything that is false. */
   readonly verdict: (facts: Facts) => string | false | undefined
@@ -461,15 +460,13 @@ const distrust = ({ node, trust }: Facts) =>
 
 interface Verdict {
   readonly rule: string
-  /** One sentence, with the remedy. */
   readonly verdict: string
   readonly see: string
 }
 
 /**
  * Returns the rule that applies, and one sentence with verdict and remedy. If another machine may have asked
- * in the node's name, the verdict on the authenticated boot comes first, and the other follows (rules 6.7).
- * A kernel that Secure Boot would refuse is told beside it (rules 15.13), and the lines of its console last.
+ * in its name, the authenticated boot comes first (rules 6.7); kernel (rules 15.13) and console follow.
  */
 export function why(facts: Facts): Verdict {
   const found = wholeVerdict(facts)

@@ -25,9 +25,7 @@ import {
 export interface ApplyOptions {
   readonly service: ServiceName
   readonly settings: ServiceSettings
-  /** Directory of the templates. */
   readonly templates: string
-  /** The notes of all services. */
   readonly notes: ConstructorParameters<typeof Notes>[0]
   /** Makes the templates' data in slices, of these objects; default: the call captures the stored ones. */
   readonly data: (captured?: Captured) => Generator<unknown, object>
@@ -48,20 +46,6 @@ export interface ApplyOptions {
 
 /** The trial of a server that got its old files back and has not been seen to run since. */
 const emptySwap: SwapPlan = { put: [], fresh: [], removed: [] }
-
-/** A swap that is in force, and how often the server had been restarted before it. */
-interface Swapped {
-  readonly swap: Swap
-  readonly restarts: number
-}
-
-/** Result of a run. */
-interface Applied {
-  /** Number of files that changed. */
-  readonly changed: number
-  /** Set where nothing was put in force: milliseconds until the next try. */
-  readonly againMs?: number
-}
 
 type OutcomeOf<P> = RenderOutcome & { readonly kind: P extends false ? 'difference' : 'preview' }
 
@@ -98,10 +82,10 @@ export class Apply {
 
   /**
    * Resolves when the server runs with files of the current objects; throws NotApplied. `alone`: swaps and
-   * reloads by itself after a failure, so that another service of the same server does not have its files
-   * taken back too.
+   * reloads by itself after a failure, so that the files of another service of the server are not taken back.
+   * Returns the number of changed files, and where none was put in force, the ms until the next try.
    */
-  async run(alone: boolean): Promise<Applied> {
+  async run(alone: boolean): Promise<{ readonly changed: number; readonly againMs?: number }> {
     const { unit } = this.o
     const withLock = <T>(work: () => Promise<T>) => unit.withLock(this.signal, work)
     const { trial } = this.#notes.now
@@ -131,11 +115,9 @@ export class Apply {
 
   /** Runs before anything is put in force: a serial that is not stored could be given twice. */
   async #agree({ zones }: Difference, renderMs: number): Promise<number | undefined> {
-    try {
-      return await this.o.zones?.agree(zones, renderMs)
-    } catch (error) {
+    return this.o.zones?.agree(zones, renderMs).catch(error => {
       throw new NotApplied(`the serials of zones cannot be stored: ${message(error)}`)
-    }
+    })
   }
 
   /** Finishes a swap that a stop or a crash of the daemon left open, or takes it back. */
@@ -174,8 +156,8 @@ export class Apply {
     await this.#check(changed)
   }
 
-  /** Puts staged files in force, if there are any. The caller holds the unit's lock. */
-  async #swap({ changed, removed, foreign, serials }: Difference): Promise<Swapped | undefined> {
+  /** Puts staged files in force; returns also the restarts before it. The caller holds the unit's lock. */
+  async #swap({ changed, removed, foreign, serials }: Difference) {
     if (changed.length + removed.length === 0) return undefined
     const { unit } = this.o
     const kinds: readonly string[] = [this.#notes.now.due, ...changed.map(file => file.needs)]
@@ -224,8 +206,7 @@ export class Apply {
 
   /**
    * Makes the server take the files in force, or puts the old ones back when it does not come up. `restarts`
-   * is its count when the files came into force, as one more restart loads them. The caller holds the unit's
-   * lock.
+   * is its count when they came into force: one more restart loads them. The caller holds the unit's lock.
    */
   async #takeUp(swap: Swap | undefined, restarts: number): Promise<void> {
     const { settings, unit } = this.o
@@ -250,7 +231,6 @@ export class Apply {
     await this.#stays(swap, '')
   }
 
-  /** Keeps the files in force. */
   async #stays(swap: Swap | undefined, due: ReloadKind | ''): Promise<void> {
     await writing(async () => {
       await this.#notes.done({ due, trial: undefined })

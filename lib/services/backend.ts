@@ -8,34 +8,20 @@ import type { tftpTemplates } from './tftp/variables.js'
 /** How a running server takes a changed file. */
 export type ReloadKind = 'reload' | 'restart'
 
-/** The same of one file; `none`: the server reads it each time that it is asked for it. */
-type FileReload = ReloadKind | 'none'
-
-/** A file rendered from templates. */
 export interface RenderedFile {
   readonly path: string
   readonly text: string
   /** Absent: everybody may read it. */
   readonly mode?: number
-  readonly needs: FileReload
-}
-
-/** A directory with svcd's files of this suffix. One that svcd wrote and no longer renders is removed. */
-interface OwnedDirectory {
-  readonly directory: string
-  readonly suffix: string
+  /** `none`: the server reads it each time that it is asked for it. */
+  readonly needs: ReloadKind | 'none'
 }
 
 /** All files of a server, and the directories that hold them. */
 export interface Rendered {
   readonly files: readonly RenderedFile[]
-  readonly owned?: readonly OwnedDirectory[]
-}
-
-/** Commands (program and arguments) that check staged files, and files for these commands alone. */
-interface Checks {
-  readonly commands: readonly (readonly string[])[]
-  readonly files?: readonly RenderedFile[]
+  /** Of the files with this suffix, those that svcd wrote and no longer renders are removed. */
+  readonly owned?: readonly { readonly directory: string; readonly suffix: string }[]
 }
 
 type ServiceTemplates = typeof dhcpTemplates &
@@ -63,7 +49,6 @@ export type SerialOf = (zone: string, path: string, body: (serial: number) => st
 /** One kind of server: its files and how they are checked. */
 export interface Backend<Data> {
   readonly name: string
-  /** The usual values on Debian. */
   readonly defaults: Pick<ServiceSettings, 'check' | 'service'> &
     Partial<Pick<ServiceSettings, 'config' | 'directory' | 'leaseFile' | 'controlSocket'>>
   /** The command that checks a single zone, where the server has one. */
@@ -73,12 +58,12 @@ export interface Backend<Data> {
   /** Verb of the control command for a reload; `restart` where the server cannot reload. */
   readonly reload: ReloadKind
   render(data: Data, settings: ServiceSettings, render: Render, serial: SerialOf): Rendered
-  /** `staged` gives the path of a staged file. */
+  /** Returns commands (program and arguments) that check staged files, and files for these alone. */
   checks(
     settings: ServiceSettings,
     changed: readonly RenderedFile[],
     staged: (path: string) => string
-  ): Checks
+  ): { readonly commands: readonly (readonly string[])[]; readonly files?: readonly RenderedFile[] }
 }
 
 /** Checks the main file alone, if it changed. */

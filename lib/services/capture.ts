@@ -9,21 +9,16 @@ import type { NetworkDoc } from '../model/types/network.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { objectTypes, typeNames } from '../model/types.js'
 
-/**
- * The objects that DHCP and DNS are rendered from, at one moment. Stored objects never change, so references
- * are enough and rendering may take its time.
- */
+/** The objects of one moment that files are rendered from. They never change, so references are enough. */
 export interface Captured {
   readonly networks: readonly NetworkDoc[]
   readonly nodes: readonly NodeDoc[]
-  /** Objects with an address or a MAC that are no nodes. */
   readonly devices: readonly Device[]
   readonly cluster: ClusterSettings
   /** Every controller that shares these objects, in natural order. */
   readonly controllers: readonly ClusterSettings['controller'][]
   /** Groups by name: nodes inherit from them. */
   readonly groups: ReadonlyMap<string, GroupDoc>
-  /** BMC set-ups by name. */
   readonly bmcsetups: ReadonlyMap<string, BmcsetupDoc>
 }
 

@@ -11,7 +11,6 @@ export const changing = ['start', 'stop', 'restart', 'reload'] as const
 /** State of a server by its control command; `unknown`: the command is missing, or cannot reach systemd. */
 export interface Running {
   readonly state: 'running' | 'stopped' | 'unknown'
-  /** Output of the command. */
   readonly words: string
 }
 
@@ -21,7 +20,6 @@ const anyStatus = Array.from({ length: 256 }, (_, status) => status)
 /** Runs a command of the ini and returns its output. Throws an Error with its words when it fails. */
 export type Runner = (words: readonly string[], signal: AbortSignal) => Promise<string>
 
-/** Resolves whatever status the command ends with. */
 const ended = ([program = '', ...args]: readonly string[], signal: AbortSignal) =>
   run(program, args, { timeLimitMs, signal, ok: anyStatus })
 
@@ -50,9 +48,7 @@ const faultWords = new RegExp(
   ].join('|'),
   'i'
 )
-/**
- * The journal's prefix of a line. systemd's own name stays: its lines say no more than that the server ended.
- */
+/** The journal's prefix of a line. systemd's own name stays: its lines only say that the server ended. */
 const ofJournal = /^\w{3} +\d+ [\d:]{8} \S+ (?:(?=systemd\[)|[^\s:]+: )/
 
 /** Returns the lines of a program's output that name the fault, in order. */
@@ -103,10 +99,7 @@ export async function runningState(
 
 const socketLimitMs = 30_000
 
-/**
- * Sends Kea config-reload; returns false when nobody listens on the socket. Throws an Error with Kea's words
- * when Kea refuses, and when `signal` ends the wait.
- */
+/** Sends Kea config-reload; false when nobody listens. Throws Error with Kea's words if it refuses. */
 export async function configReload(path: string, signal: AbortSignal): Promise<boolean> {
   const socket = connect({ path, signal })
   socket

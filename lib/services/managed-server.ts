@@ -3,21 +3,17 @@ import { command, configReload, type Runner, type Running, runningState, type Ve
 
 /** A server as the control command knows it. Two services, and the API, share its lock. */
 export class ManagedServer {
-  readonly #control: readonly string[]
-  readonly #command: Runner
-  readonly #service: string
   #last: Promise<unknown> = Promise.resolve()
-  readonly #preparing = new Set<Promise<void>>()
+  readonly #preparing = new Set<Promise<unknown>>()
   #users = 0
   #restarts = 0
   #halted = false
 
   /** `run` runs the commands that change it. */
-  constructor({ control, service }: Pick<ServiceSettings, 'control' | 'service'>, run: Runner = command) {
-    this.#command = run
-    this.#control = control
-    this.#service = service
-  }
+  constructor(
+    private readonly o: Pick<ServiceSettings, 'control' | 'service'>,
+    private readonly run: Runner = command
+  ) {}
 
   /** Number of callers that hold the lock or wait for it. */
   get users(): number {
@@ -37,17 +33,13 @@ export class ManagedServer {
   /** Runs `work`, which makes files for it. */
   async preparing<R>(work: () => Promise<R>): Promise<R> {
     const made = work()
-    const ended = made.then(
-      () => {},
-      () => {}
-    )
-    this.#preparing.add(ended)
-    return made.finally(() => this.#preparing.delete(ended))
+    this.#preparing.add(made)
+    return made.finally(() => this.#preparing.delete(made))
   }
 
   /** Resolves when no files for it are being made, so that a single restart serves all of them. */
   async prepared(signal: AbortSignal): Promise<void> {
-    while (this.#preparing.size > 0) await unlessAborted(Promise.all(this.#preparing), signal)
+    while (this.#preparing.size > 0) await unlessAborted(Promise.allSettled(this.#preparing), signal)
   }
 
   /** Runs `work` with the lock, in the order of calls. Throws the reason of an abort before that. */
@@ -70,14 +62,14 @@ export class ManagedServer {
 
   /** Asks whether it runs. */
   async state(signal: AbortSignal): Promise<Running> {
-    const running = await runningState(this.#control, this.#service, signal)
+    const running = await runningState(this.o.control, this.o.service, signal)
     if (running.state === 'running') this.#halted = false
     return running
   }
 
   /** Runs the control command with a verb. Throws an Error with the end of its output. */
   async control(verb: Exclude<Verb, 'status'>, signal: AbortSignal): Promise<string> {
-    const words = await this.#command([...this.#control, verb, this.#service], signal)
+    const words = await this.run([...this.o.control, verb, this.o.service], signal)
     if (verb === 'restart') this.#restarts++
     if (verb !== 'reload') this.#halted = verb === 'stop'
     return words
@@ -85,7 +77,7 @@ export class ManagedServer {
 
   /** Makes it take new files: by the ini's command, else the control socket, else the control command. */
   async reload(settings: ServiceSettings, needs: ReloadKind, signal: AbortSignal): Promise<void> {
-    if (settings.reload.length > 0) await this.#command(settings.reload, signal)
+    if (settings.reload.length > 0) await this.run(settings.reload, signal)
     else if (settings.controlSocket !== '' && (await configReload(settings.controlSocket, signal))) return
     else await this.control(needs, signal)
   }

@@ -13,7 +13,6 @@ import { isLeft, leftPaths, stagedPath } from './swap.js'
 export interface RenderJob {
   readonly service: ServiceName
   readonly settings: ServiceSettings
-  /** Directory of the templates. */
   readonly templates: string
   /** The data of the service: parts of a JSON text. */
   readonly data: readonly string[]
@@ -39,18 +38,10 @@ export interface Difference {
   readonly zones: ZonesFound
 }
 
-/** One file of a preview; `text` is '' for one that would be removed. */
-interface PreviewFile {
-  readonly path: string
-  readonly text: string
-  readonly diff: string
-}
-
 export type RenderOutcome =
   | { readonly kind: 'difference'; readonly difference: Difference }
-  /** JSON of a list of PreviewFile. */
+  /** JSON of a list of path, text and diff. */
   | { readonly kind: 'preview'; readonly files: string }
-  /** A template is wrong; the message names it. */
   | { readonly kind: 'failed'; readonly message: string }
 
 /** Runs `renderJob` in a thread, so that the event loop goes on; `signal` ends it. */
@@ -128,21 +119,18 @@ function leftovers({ service, settings }: RenderJob, { files, owned = [] }: Rend
   ]
 }
 
-/** Texts that differ in a secret alone have an empty diff. */
+/** Returns all files: `text` is '' for one that would be removed, `diff` for one that differs in a secret. */
 function preview({ service, settings }: RenderJob, { files }: Rendered, removed: readonly string[]) {
   const { masked = text => text } = backendOf(service, settings.server)
   const shown = (text: string | undefined) => (text === undefined ? undefined : masked(text))
   const gone = removed.map(path => ({ path, text: undefined }))
-  return [...files, ...gone].map(
-    ({ path, text }): PreviewFile => ({
-      path,
-      text: shown(text) ?? '',
-      diff: unifiedDiff(path, shown(contentOf(path)), shown(text))
-    })
-  )
+  return [...files, ...gone].map(({ path, text }) => ({
+    path,
+    text: shown(text) ?? '',
+    diff: unifiedDiff(path, shown(contentOf(path)), shown(text))
+  }))
 }
 
-/** The text of a file; undefined when there is none. */
 function contentOf(path: string): string | undefined {
   return unlessMissing(() => readRegularFileSync(path).toString(), undefined)
 }

@@ -56,9 +56,7 @@ export class Service {
     this.#probing.wake()
   }
 
-  /**
-   * Schedules an apply. Machines' changes are not urgent: one could have the server restarted all the time.
-   */
+  /** Schedules an apply. Machines' changes are not urgent: one could restart the server all the time. */
   changed(isUrgent = true): void {
     const { gather } = this.o.settings
     const { appliedMs, pauseMs } = this.#machines
@@ -154,7 +152,6 @@ export class Service {
     if (was !== '' && this.#down === '' && this.#applying.problem !== '') this.#applying.wake()
   }
 
-  /** Makes the next changes of machines wait longer. */
   #slowDown(): void {
     const { appliedMs, pauseMs } = this.#machines
     const { first, longest, calm } = machinesMs

@@ -63,11 +63,9 @@ interface ServicesOptions {
   readonly model: Model
   readonly log: Log
   readonly now: () => number
-  /** The notes of all services. */
   readonly notes: ApplyOptions['notes']
   /** Runs the commands that change a server. */
   readonly run?: Runner
-  /** The content of the TFTP tree. */
   readonly tree?: TftpTree | undefined
   /** State shared with other controllers. */
   readonly shared?: SharedServices | undefined
@@ -136,10 +134,7 @@ export class Services {
     return Object.fromEntries([...this.#services].map(([name, service]) => [name, [() => service.condition]]))
   }
 
-  /**
-   * Captures the objects of a view after `changes`. The returned function renders them, one view at a time,
-   * and returns the files that would differ. Throws 503 where too many wait.
-   */
+  /** Captures a view after `changes`; the result renders it to the files that would differ. Throws 503. */
   differing(
     changes: readonly Change[],
     view: View,
@@ -163,8 +158,7 @@ export class Services {
   }
 
   start(): void {
-    // A killed leader gets its role back when its old lease ends, soon after the start: its range need not go
-    // and come.
+    // A killed leader gets its role back when its old lease ends: its range need not go and come.
     const afterMs = this.#shared?.isReadOnly ? STANDBY_MS : 0
     for (const service of this.#services.values()) service.start(afterMs)
   }
@@ -290,7 +284,6 @@ const ipxeBinaries = ({ boot: { ipxe_directory: directory, bios, efi_x64, efi_ar
 
 const loaderNames = { shim_x64: 'shimx64.efi', shim_arm64: 'shimaa64.efi' }
 
-/** Makes the data of a TFTP server. */
 function* tftpData(tree: TftpTree, config: Config): Generator<unknown, TftpData> {
   const isShared = [config.dhcp.server, config.dns.server].includes('dnsmasq')
   return { ...(yield* tree.configurations()), alone: !isShared, interfaces: config.dhcp.interfaces }
@@ -302,17 +295,8 @@ export const serverLine = (config: Config, service: ServiceName): string =>
     ? `[consoles] enabled = ${config.consoles.enabled ? 'yes' : 'no'}`
     : `[${service}] server = ${config[service].server}`
 
-/** A program that svcd runs for DHCP, DNS or consoles. */
-interface NamedProgram {
-  /** Its key in the ini. */
-  readonly key: string
-  readonly program: string
-  /** The setting for which it is the usual one; undefined where the ini names it itself. */
-  readonly usualFor: string | undefined
-}
-
-/** Returns the programs that svcd runs for DHCP, DNS and consoles. */
-export function programsOf(config: Config): NamedProgram[] {
+/** Returns the programs that svcd runs for services. `usualFor`: undefined where the ini names it itself. */
+export function programsOf(config: Config) {
   return serviceNames.flatMap(service => {
     if (serverOf(config, service) === 'none') return []
     const settings = settingsOf(service, config)
@@ -331,9 +315,7 @@ export function programsOf(config: Config): NamedProgram[] {
   })
 }
 
-/**
- * Returns the IPv4 addresses of each card of this machine; an address with a label ("eth0:1") is the card's.
- */
+/** Returns the IPv4 addresses of each card of this machine; those of a label ("eth0:1") are the card's. */
 export function ownCards(): Cards {
   const cards = new Map<string, number[]>()
   for (const [name, all = []] of Object.entries(networkInterfaces())) {

@@ -30,7 +30,10 @@ const directoryMode = 0o755
 export async function stage(files: readonly RenderedFile[]): Promise<void> {
   try {
     for (const directory of new Set(files.map(({ path }) => dirname(path)))) await make(directory)
-    await inParallel(files, atOnce, write)
+    await inParallel(files, atOnce, async ({ path, text, mode = 0o644 }) => {
+      await rm(stagedPath(path), { force: true })
+      await writeNew(stagedPath(path), text, mode)
+    })
   } catch (error) {
     await unstage(files)
     throw error
@@ -43,12 +46,6 @@ async function make(directory: string): Promise<void> {
   // The server has to read it, whatever svcd's umask is.
   for (let made = resolve(directory); made.length >= first.length; made = dirname(made))
     await chmod(made, directoryMode)
-}
-
-async function write({ path, text, mode = 0o644 }: RenderedFile): Promise<void> {
-  const staged = stagedPath(path)
-  await rm(staged, { force: true })
-  await writeNew(staged, text, mode)
 }
 
 /** Removes staged files. */
@@ -76,11 +73,8 @@ export async function clear(paths: readonly string[]): Promise<void> {
 
 /** The files of a swap, noted so that it can be taken back after a crash. */
 export interface SwapPlan {
-  /** Files that are put in force. */
   readonly put: readonly string[]
-  /** Files of `put` that are new. */
   readonly fresh: readonly string[]
-  /** Files that are removed. */
   readonly removed: readonly string[]
 }
 
@@ -168,10 +162,7 @@ export interface ServiceState {
   readonly serials: Serials
   /** How the server still has to take the files in force; '' for not at all. */
   readonly due: ReloadKind | ''
-  /**
-   * The swap that a running server was not seen to run with yet. Should it fall, svcd restarts it, if need be
-   * with the old files.
-   */
+  /** The swap with which the server was not seen to run yet: if it falls, svcd restarts it or swaps back. */
   readonly trial: SwapPlan | undefined
 }
 

@@ -1,10 +1,7 @@
 import type { Backend } from '../backend.js'
 import type { ConsolesData } from './variables.js'
 
-/**
- * conmand has one file, which it reads at its start alone. It has no checker: the check is that the program
- * is there, and its values are checked before they are rendered.
- */
+/** conmand has one file, read at its start, and no checker: the check is that the program is there. */
 export const conman: Backend<ConsolesData> = {
   name: 'conman',
   defaults: { check: ['conmand', '-V'], service: 'svcd-consoles' },

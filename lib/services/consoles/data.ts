@@ -4,11 +4,9 @@ import type { NodeDoc } from '../../model/types/node.js'
 import type { Captured } from '../capture.js'
 import type { ConsoleEntry, ConsolesData } from './variables.js'
 
-/** Options of the data besides the cluster's objects. */
 interface ConsolesOptions extends Pick<ConsolesData, 'port' | 'log_directory'> {
   /** Port of IPMI of BMCs whose set-up names none. */
   readonly ipmi_port: number
-  /** Whether another controller has the consoles. */
   readonly standby: boolean
 }
 

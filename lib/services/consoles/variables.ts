@@ -30,6 +30,5 @@ export const consoleTemplates = { 'consoles/templ_conman.cfg': data } as const s
   Variables
 >
 
-/** All data of conmand. */
 export type ConsolesData = DataOf<typeof data>
 export type ConsoleEntry = ConsolesData['consoles'][number]

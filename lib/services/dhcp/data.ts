@@ -29,10 +29,7 @@ const longestSearch = 200
 /** The addresses of each network card of this machine. */
 export type Cards = readonly (readonly Address[])[]
 
-/**
- * Yields for each node and subnet; returns all data of a DHCP server. `cards` with several networks join
- * wires.
- */
+/** Yields for each node and subnet; returns the data of a DHCP server. A card in two networks joins wires. */
 export function* dhcpData(
   captured: Captured,
   options: DhcpOptions,
@@ -278,7 +275,6 @@ interface SubnetGroup {
   readonly networks: readonly NetworkDoc[]
   /** Prefixes of networks inside it, which answer for their own addresses (rules 3.6). */
   readonly inside: readonly Prefix[]
-  /** Whether it answers for the controller's address. */
   readonly here: boolean
 }
 
@@ -307,16 +303,14 @@ export function subnetGroups(
     .reverse()
 }
 
-/** The largest id that Kea takes. */
 const largestId = 2 ** 32 - 2
 /** Number of /31 networks in 224.0.0.0/3, where no machine has its address. */
 const singles = 2 ** 28
 
 /**
  * Numbers prefixes. A prefix always gets the same number, and a longer one a lower number, as Kea takes the
- * first subnet that holds an address. Each prefix up to /31 has its own place in a heap, counted from the
- * end. Single addresses use the places of /31 in 224.0.0.0/3; two that differ only in their first four bits
- * collide.
+ * first subnet that holds an address. Each up to /31 has its own place in a heap, counted from the end;
+ * single addresses use the places of /31 in 224.0.0.0/3, and collide if only their first four bits differ.
  */
 function idsOf(prefixes: readonly Prefix[]): number[] {
   const used = new Set<number>()
@@ -329,10 +323,7 @@ function idsOf(prefixes: readonly Prefix[]): number[] {
   })
 }
 
-/**
- * Maps each of these distinct prefixes to the largest ones inside it, in order. Two prefixes overlap only
- * when one contains the other.
- */
+/** Maps each distinct prefix to the largest ones inside it, in order. Overlapping ones are nested. */
 function largestInside<T extends { readonly prefix: Prefix }>(all: readonly T[]): Map<T, T[]> {
   const inside = new Map<T, T[]>()
   const around: T[] = []
@@ -346,10 +337,7 @@ function largestInside<T extends { readonly prefix: Prefix }>(all: readonly T[])
   return inside
 }
 
-/**
- * Numbers the wire of each group. Networks share a wire when they serve DHCP and overlap, when one names the
- * other in `shared_with`, and when one card has addresses in them.
- */
+/** Numbers wires: networks share one if they overlap with DHCP, by `shared_with`, or by one card. */
 function wireNumbers(groups: readonly SubnetGroup[], cards: Cards): Map<SubnetGroup, number> {
   const parent = new Map<SubnetGroup, SubnetGroup>()
   const root = (group: SubnetGroup): SubnetGroup => {

@@ -8,10 +8,7 @@ import { type Address, formatAddress, parseAddress } from '../../model/address.j
 /** Most reads of the files when the server renames them meanwhile. */
 const mostTries = 3
 
-/**
- * The leases in a DHCP server's files. A question reads the files if they have changed: once for concurrent
- * callers, and in pieces, as there may be 100,000 leases.
- */
+/** The leases in a DHCP server's files, read in pieces when they have changed: there may be 100,000. */
 export class Leases {
   readonly #reader: LeaseReader
   readonly #paths: readonly string[]
@@ -87,7 +84,6 @@ async function takeLines(path: string, take: (line: string) => void): Promise<vo
 
 /** Holder and end of a lease, as numbers: a slice of a text would keep the whole text in memory. */
 interface Lease {
-  /** See `macNumber`. */
   readonly mac: number
   /** Milliseconds since 1970; 0 when it is over. */
   readonly until: number
@@ -99,9 +95,7 @@ const macNumber = (mac: string) =>
 
 /** Reads lease files, the oldest line first, and keeps the last lease of each address. */
 interface LeaseReader {
-  /**
-   * Suffixes of the configured path that name the server's files, the oldest first: leases move along them.
-   */
+  /** Suffixes of the configured path, the oldest file first: leases move along them. */
   readonly files: readonly string[]
   /** Returns a function that reads one line, and skips one that makes no sense. */
   lines(leases: Map<Address, Lease>): (line: string) => void
@@ -143,10 +137,7 @@ function iscTime(text: string): number {
   return Date.parse(`${date.replaceAll('/', '-')}T${time}Z`)
 }
 
-/**
- * kea: address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,…; later
- * lines win.
- */
+/** kea: address,hwaddr,client_id,lifetime,expire,subnet,fqdn_fwd,fqdn_rev,hostname,state,… */
 const kea: LeaseReader = {
   files: ['.2', '.1', '.completed', ''],
   lines: leases => line => {

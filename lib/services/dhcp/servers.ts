@@ -24,9 +24,8 @@ export const isc: Backend<DhcpData> = {
 }
 
 /**
- * dhcpd lends a machine without an address any free address of the wire, from the first range on. So the
- * controller's network and those that overlap it come first, and of these only the controller's keeps its
- * range.
+ * dhcpd lends a machine without an address any free one of the wire, from the first range on: the networks
+ * around the controller's come first, and of these only the controller's keeps its range.
  */
 function ofServer(wire: readonly DhcpSubnet[]): readonly DhcpSubnet[] {
   const here = wire.find(subnet => subnet.here && subnet.dhcp)
@@ -46,7 +45,6 @@ function ofServer(wire: readonly DhcpSubnet[]): readonly DhcpSubnet[] {
   ]
 }
 
-/** Whether an address lies in a subnet. */
 function holds({ cidr }: DhcpSubnet, text: string): boolean {
   const [prefix, address] = [parsePrefix(cidr), parseAddress(text)]
   return prefix !== undefined && address !== undefined && contains(prefix, address)
@@ -73,9 +71,8 @@ function cutRanges(subnet: DhcpSubnet): DhcpSubnet {
 }
 
 /**
- * kea-dhcp4 has one JSON file, with each subnet's reservations inside the subnet. A command on its control
- * socket, which the file opens, makes it reread the file. Without an answer there Kea is restarted, as
- * Debian's unit cannot reload.
+ * kea-dhcp4 has one JSON file, with each subnet's reservations in it, and rereads it on a command to its
+ * control socket. Without an answer there Kea is restarted, as Debian's unit cannot reload.
  */
 export const kea: Backend<DhcpData> = {
   name: 'kea',
@@ -112,10 +109,7 @@ export const kea: Backend<DhcpData> = {
 
 const hostSuffix = '.host'
 
-/**
- * dnsmasq has a main file, which needs a restart, and a file per machine, which it rereads on SIGHUP. The
- * main file names machines that get another script than the short menu.
- */
+/** dnsmasq has a main file, which needs a restart, and a file per machine, which it rereads on SIGHUP. */
 export const dnsmasq: Backend<DhcpData> = {
   name: 'dnsmasq',
   defaults: {
@@ -128,8 +122,7 @@ export const dnsmasq: Backend<DhcpData> = {
   reload: 'reload',
   render: (data, { config, directory, leaseFile }, render) => {
     const { shared, relayed } = subnetsBeyond(data)
-    // dnsmasq takes the first subnet that an address fits, and lends from the first range: shared ones come
-    // last.
+    // dnsmasq takes the first subnet that fits, and lends from the first range: shared ones come last.
     const subnets = data.subnets.map(subnet => (shared.includes(subnet) ? { ...subnet, ranges: [] } : subnet))
     const all = { ...data, subnets, shared, relayed, directory, lease_file: leaseFile }
     const main = render('dhcp/templ_dnsmasq.cfg', all)
@@ -161,10 +154,7 @@ export const dnsmasq: Backend<DhcpData> = {
   }
 }
 
-/**
- * Returns the wires as dnsmasq needs them: subnets of the controller's wire that do not hold its address, and
- * on other wires each gateway with the networks beside it.
- */
+/** Returns subnets of the controller's wire without its address, and what gateways of other wires relay. */
 function subnetsBeyond({ subnets, controller }: DhcpData) {
   const shared: DhcpSubnet[] = []
   const relayed: { relay: string; network: string }[] = []

@@ -151,13 +151,8 @@ export const dhcpTemplates = {
   'dhcp/templ_dnsmasq_host.cfg': { variables, host: map(host, 'the machine whose file this is') }
 } as const satisfies Record<string, Variables>
 
-/** Variables of all templates of DHCP servers. */
 export type DhcpData = DataOf<typeof common>
-/** One CIDR, with the settings of its networks. */
 export type DhcpSubnet = DataOf<typeof subnet.variables>
-/** A machine that the server knows. */
 export type DhcpHost = DataOf<typeof host.variables>
-/** A subnet in the templates of Kea. */
 export type KeaSubnet = DataOf<typeof keaSubnet.variables>
-/** Subnets on one wire in the template of Kea. */
 export type SharedNetwork = DataOf<typeof sharedNetwork.variables>

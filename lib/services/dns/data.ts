@@ -32,8 +32,7 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   const records = new Map<string, DnsRecord[]>([...names.zones.keys()].map(zone => [zone, []]))
   for (const [full, { target }] of names.all) {
     const { zone, label } = names.zoneAndLabelOf(full) ?? { zone: '', label: '' }
-    // In a partial zone each name is a zone of its own, which cannot be an alias: it gets the target's
-    // address.
+    // In a partial zone each name is a zone, which cannot be an alias: it gets the target's address.
     const address = names.addressOf(full)
     if (target !== undefined && !names.partial.has(zone))
       records.get(zone)?.push({ name: label, type: 'CNAME', data: `${target}.` })
@@ -125,14 +124,12 @@ class NameServers {
 
   #address(name: string, address: string): void {
     const place = this.names.zoneAndLabelOf(name)
-    // In a partial zone a made-up name could hide one of somebody else. BIND refuses a zone whose name server
-    // is an alias.
+    // A made-up name in a partial zone could hide somebody else's. BIND refuses an alias as a name server.
     if (place && !this.names.partial.has(place.zone) && !this.names.all.get(name)?.address)
       this.names.all.set(name, { address, of: 'the name server' })
   }
 }
 
-/** Turns the controller's name into a DNS label. */
 const nameOf = (name: string) =>
   name
     .toLowerCase()
@@ -215,10 +212,7 @@ const zoneOf = (address: Address, octets: number) =>
   `${formatAddress(address).split('.').slice(0, octets).reverse().join('.')}.in-addr.arpa`
 
 /** Finds the smallest of these zones that holds an address, and the address's name inside it. */
-export function reverseNameOf(
-  address: Address,
-  zones: ReadonlyMap<string, unknown>
-): { readonly zone: string; readonly name: string } | undefined {
+export function reverseNameOf(address: Address, zones: ReadonlyMap<string, unknown>) {
   const parts = formatAddress(address).split('.')
   for (const octets of [3, 2, 1]) {
     const zone = zoneOf(address, octets)
@@ -235,28 +229,18 @@ const ANSWER_MS = 1000
 export function* ownedZones(captured: Captured): Generator<undefined, Map<string, string>> {
   const { zones } = yield* dnsData(captured)
   return new Map(
-    zones
-      .filter(({ single }) => !single)
-      .map(({ name, name_server, other_name_servers }) => [
-        name,
-        [name_server, ...other_name_servers].join(' ')
-      ])
+    zones.flatMap(({ name, single, name_server: first, other_name_servers: others }) =>
+      single ? [] : [[name, [first, ...others].join(' ')] as const]
+    )
   )
 }
 
-/**
- * Warns of zones in which this machine's resolvers know foreign names, which svcd's server would hide (rules
- * 10.14). A zone without an answer is skipped. `servers` replaces those of /etc/resolv.conf.
- */
-export async function foreignNameWarnings(
-  zones: ReadonlyMap<string, string>,
-  servers?: readonly string[]
-): Promise<string[]> {
+/** Warns of zones with names in this machine's resolvers that svcd would hide (rules 10.14). */
+export async function foreignNameWarnings(zones: ReadonlyMap<string, string>, servers?: readonly string[]) {
   const resolver = new Resolver({ timeout: ANSWER_MS, tries: 1 })
   if (servers) resolver.setServers(servers)
   const told = [...zones].slice(0, MOST_ASKED).map(async ([zone, own]) => {
-    // A name that does not exist has none below it (RFC 8020); one that exists without an SOA record may
-    // have.
+    // A name that does not exist has none below it (RFC 8020); one without an SOA record may have.
     const server = await resolver.resolveSoa(zone).then(
       ({ nsname }) => nsname,
       ({ code }: NodeJS.ErrnoException) => (code === 'ENODATA' ? 'a zone around it' : undefined)

@@ -20,12 +20,6 @@ interface NameEntry {
   readonly target?: string
 }
 
-/** A name that is assigned after all others. */
-interface Alias extends NameEntry {
-  readonly zone: string
-  readonly name: string
-}
-
 /** All names, their zones, and the canonical name of each address. */
 export class Names {
   /** Full name without the final dot → its address or target. */
@@ -38,7 +32,8 @@ export class Names {
   readonly canonicalNames = new Map<Address, string>()
   readonly #networks = new Map<string, string>()
   readonly #isNetwork = new Set<string>()
-  readonly #aliases: Alias[] = []
+  /** Names that are assigned after all others. */
+  readonly #aliases: (NameEntry & { readonly zone: string; readonly name: string })[] = []
 
   constructor(readonly captured: Captured) {
     for (const { name, dns } of captured.networks) {
@@ -66,9 +61,7 @@ export class Names {
   }
 
   #zone(name: string): string[] {
-    const there = this.zones.get(name)
-    if (there) return there
-    const notes: string[] = []
+    const notes = this.zones.get(name) ?? []
     this.zones.set(name, notes)
     return notes
   }
@@ -78,11 +71,12 @@ export class Names {
     const address = parseAddress(given)
     if (address === undefined) return
     const of = controllers.length > 1 ? `controller ${own}` : 'the controller'
-    const around = networks
-      .map(({ name, network }) => ({ name, prefix: prefixOf(network) }))
-      .filter(({ prefix }) => contains(prefix, address))
-      .sort((a, b) => b.prefix.length - a.prefix.length)
-    for (const { name } of around) this.#add(this.zoneOf(name), own, formatAddress(address), of)
+    const around = networks.flatMap(({ name, network }) => {
+      const prefix = parsePrefix(network)
+      return prefix && contains(prefix, address) ? [{ name, length: prefix.length }] : []
+    })
+    for (const { name } of around.sort((a, b) => b.length - a.length))
+      this.#add(this.zoneOf(name), own, formatAddress(address), of)
   }
 
   /** Adds a node's own name, `<node>.<domain>`, and a name for each interface in the zone of its network. */
@@ -156,10 +150,4 @@ export class Names {
 function inOrder(entries: readonly InterfaceDoc[], provision: InterfaceDoc | undefined): InterfaceDoc[] {
   const rank = (entry: InterfaceDoc) => (entry === provision ? 0 : isBmc(entry) ? 2 : 1)
   return [...entries].sort((a, b) => rank(a) - rank(b))
-}
-
-function prefixOf(cidr: string) {
-  const prefix = parsePrefix(cidr)
-  if (!prefix) throw new TypeError(`${cidr} is not a network`)
-  return prefix
 }

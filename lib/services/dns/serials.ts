@@ -7,10 +7,7 @@ export type Serials = Readonly<Record<string, number>>
 
 const modulus = 2 ** 32
 
-/**
- * Returns the serial after `last`: the clock's seconds, or one more than `last` when the clock is not ahead
- * of it. Serials are compared in a circle (RFC 1982).
- */
+/** Returns a serial after `last`: the clock's seconds, or one more. They run in a circle (RFC 1982). */
 export function nextSerial(last: number | undefined, nowMs: number): number {
   const clock = Math.floor(nowMs / 1000) % modulus
   return last === undefined || isAfter(clock, last) ? clock : (last + 1) % modulus
@@ -31,10 +28,7 @@ function serialIn(text: string | undefined): number | undefined {
   return digits !== undefined && serial < modulus ? serial : undefined
 }
 
-/**
- * The serial that the leader gave a zone, and the digest of the zone's file with it; stored in etcd by these
- * names.
- */
+/** The serial that the leader gave a zone, and the digest of its file with it, as etcd stores them. */
 export interface ZoneSerial {
   readonly serial: number
   readonly mark: string
@@ -75,9 +69,8 @@ export interface SerialAgreement {
 
 /**
  * Gives zones their serials. A zone keeps its serial while its text stays the same, and no serial gets a
- * second text. The last serial is the `known` one or that of the file in force, whichever is later, as notes
- * may be lost or old. `given` is to be noted. With `job`, all controllers give a zone the serial of the
- * leader (rules 11.18).
+ * second text. The last serial is the later one of `known` and the file in force, as notes may be lost.
+ * `given` is to be noted. With `job`, all controllers take the serials of the leader (rules 11.18).
  */
 export function serials(
   known: Serials,

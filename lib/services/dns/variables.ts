@@ -42,10 +42,7 @@ const zoneFile = {
 const hostLine = {
   title: 'line',
   meaning: 'A line of a hosts file.',
-  variables: {
-    address: text('an address'),
-    names: texts('its names, the main one first')
-  }
+  variables: { address: text('an address'), names: texts('its names, the main one first') }
 } as const
 
 /** The variables of each template of a name server: their types in code, their text in docs/templates.md. */
@@ -72,7 +69,6 @@ export const dnsTemplates = {
 export type DnsZone = DataOf<typeof zone>
 export type DnsRecord = DataOf<typeof record.variables>
 
-/** All data of a name server. */
 export interface DnsData {
   readonly variables: Readonly<Record<string, string>>
   readonly zones: readonly DnsZone[]

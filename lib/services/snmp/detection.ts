@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { timeLimited, yieldTurn } from '../../base/concurrency.js'
 import type { Log } from '../../base/log.js'
@@ -74,9 +75,8 @@ export class PortDetection {
   }
 
   /**
-   * Asks all switches at once, within 1.8 s; answers hold for 30 s, for every machine. Resolves with a
-   * function that looks the node up in a state of the objects; undefined when the machine is at no known edge
-   * port.
+   * Asks all switches at once, within 1.8 s; answers hold for 30 s, for every machine. The result looks the
+   * node up in a state of the objects; undefined when the machine is at no known edge port.
    */
   async find(mac: string): Promise<((view: View) => Detected | undefined) | undefined> {
     const readings = await this.#read()
@@ -126,7 +126,8 @@ export class PortDetection {
       this.#readings.set(name, reading)
       found.push(reading)
     }
-    await within(Promise.all(found.map(({ ended }) => ended)), patienceMs)
+    const all = Promise.all(found.map(({ ended }) => ended))
+    await Promise.race([all, sleep(patienceMs, undefined, { ref: false })])
     return found
   }
 
@@ -194,13 +195,4 @@ function edgePortsOf(mac: string, { of, tables }: Reading): PortLocation[] {
   if (!tables || !ports) return []
   const uplinks = new Set((of.uplinkports ?? '').split(',').map(port => tables.portCalled(port)))
   return ports.filter(port => !uplinks.has(port)).map(port => ({ switch: of, port, tables }))
-}
-
-/** Waits for something, but no longer than `ms`. */
-async function within(what: Promise<unknown>, ms: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<void>(resolve => {
-    timer = setTimeout(resolve, ms)
-  })
-  await Promise.race([what, late]).finally(() => clearTimeout(timer))
 }

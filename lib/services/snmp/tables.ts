@@ -49,10 +49,7 @@ export class SwitchTables {
   }
 }
 
-/**
- * Asks a switch for its tables: that of `oid`, else those of Q-BRIDGE-MIB and BRIDGE-MIB together. Throws an
- * Error without a secret in its message, also for more than `most` rows.
- */
+/** Asks a switch for its tables (`oid`, or both standard ones). Errors hold no secret; `most`: of rows. */
 export async function readTables(
   { ipaddress = '', read = '', oid }: SwitchDoc,
   signal: AbortSignal,
@@ -113,24 +110,12 @@ const rowsAtOnce = 40
 /** Longest text and longest table index, in bytes (RFC 2579: 255). */
 const longest = 255
 
-/** A conversation with one switch. */
-interface SnmpClient {
-  /** Reads numbers and short texts below an OID: rest of the OID → value. Its Error holds no secret. */
-  table(oid: string): Promise<Map<string, number | string>>
-  close(): void
-}
-
 /**
  * Opens a conversation with the SNMP agent at an IPv4 address. `read` is a v2c community, or a v3 user as
  * `v3:<user>[:<authentication password>[:<privacy password>]]` (SHA and AES-128; none may hold a colon). It
  * fails when the agent sends more than `most` rows.
  */
-export function openSnmp(
-  address: string,
-  read: string,
-  port = 161,
-  most = Number.POSITIVE_INFINITY
-): SnmpClient {
+export function openSnmp(address: string, read: string, port = 161, most = Number.POSITIVE_INFINITY) {
   let left = most
   const waiting = new Set<(error: Error) => void>()
   const fail = (why: string) => {
@@ -140,8 +125,9 @@ export function openSnmp(
   // A packet that is not SNMP counts as no answer.
   session.on('error', () => {})
   return {
-    table: oid =>
-      new Promise((resolve, reject) => {
+    /** Reads numbers and short texts below an OID: rest of the OID → value. Its Error holds no secret. */
+    table: (oid: string) =>
+      new Promise<Map<string, number | string>>((resolve, reject) => {
         const rows = new Map<string, number | string>()
         const end = (settle: () => void) => {
           waiting.delete(refuse)

@@ -17,10 +17,7 @@ function joined(changed: readonly RenderedFile[], directory: string): RenderedFi
 
 const checker = ['grub-script-check']
 
-/**
- * tftpd-hpa, by the unit svcd-tftp: its directory and user are arguments there. The file that Debian's own
- * unit reads is run by root's shell, and must not be one that svcd may write.
- */
+/** tftpd-hpa, by the unit svcd-tftp: Debian's own reads a file by root's shell, which svcd must not write. */
 export const hpa: Backend<TftpData> = {
   name: 'tftpd-hpa',
   defaults: { check: checker, service: 'svcd-tftp' },

@@ -10,7 +10,6 @@ const own = {
 /** The variables of the template of a TFTP server: their types in code, their text in docs/templates.md. */
 export const tftpTemplates = { 'tftp/templ_dnsmasq.cfg': own } as const satisfies Record<string, Variables>
 
-/** All data of a TFTP server. */
 export type TftpData = Omit<DataOf<typeof own>, 'variables' | 'directory'> & {
   /** The configurations of GRUB, by their names in the tree. */
   readonly files: readonly { readonly name: string; readonly text: string }[]
