@@ -6,7 +6,7 @@ import { LIMITS } from './admission/limits.js'
 import { dropArrivedBody, hasBody, headerTooLarge } from './body.js'
 import { endSoon } from './connection.js'
 import type { Exchange } from './exchange.js'
-import { type SendContext, send, writeHead } from './send.js'
+import type { Sender } from './send.js'
 
 /** Longer bodies are cut instead of dropped. */
 const LINGER_BYTES = 1024 ** 3
@@ -64,7 +64,7 @@ function describe(error: unknown): string {
 export async function refuse<C>(
   exchange: Exchange<C>,
   error: ServiceError,
-  context: SendContext<C>,
+  sender: Sender<C>,
   lingerMs: number
 ): Promise<void> {
   const { incoming } = exchange
@@ -73,14 +73,14 @@ export async function refuse<C>(
   // A body that came with the header is dropped and the connection kept.
   const small =
     !exchange.awaitsContinue && Number(incoming.headers['content-length']) <= LIMITS.shortBodyBytes
-  if (!unread || (small && error.status !== 408 && (await dropArrivedBody(incoming)))) {
+  if (!unread || (small && error.status !== 408 && (await dropArrivedBody(incoming))))
     return exchange.gone
       ? undefined
-      : send(exchange, { status: error.status, headers: error.headers, body }, context)
-  }
+      : sender.send(exchange, { status: error.status, headers: error.headers, body })
   const text = `${JSON.stringify(body)}\n`
   const length = Buffer.byteLength(text)
-  writeHead(exchange, error.status, 'application/json', error.headers, length, { close: true })
+  exchange.isLast = true
+  sender.head(exchange, error.status, 'application/json', error.headers, length)
   if (exchange.headOnly) exchange.outgoing.flushHeaders()
   else exchange.outgoing.write(text)
   exchange.bytes = exchange.headOnly ? 0 : length
@@ -88,7 +88,7 @@ export async function refuse<C>(
   linger(exchange, lingerMs)
 }
 
-function linger<C>({ incoming }: Exchange<C>, lingerMs: number): void {
+function linger({ incoming }: Exchange, lingerMs: number): void {
   const { socket } = incoming
   let left = LINGER_BYTES
   const timer = setTimeout(() => socket.destroy(), lingerMs)
