@@ -68,26 +68,15 @@ const LOGOUT_MS = 2000
 export function redfish(bmc: Bmc, command: Command, limits: RedfishLimits): Promise<string> {
   return withSession(bmc, limits, async (connection, root) => {
     const system = await systemOf(connection, root, bmc)
-    switch (command) {
-      case 'power status':
-        return powerState(system)
-      case 'chassis identify':
-      case 'chassis noidentify':
-        await identify(connection, system, command === 'chassis identify')
-        return ''
-      case 'chassis netboot':
-      case 'chassis diskboot':
-        await bootOnce(connection, system, command === 'chassis netboot' ? 'Pxe' : 'Hdd')
-        return ''
-      case 'sel list':
-        return listLog(connection, system)
-      case 'sel clear':
-        await clearLog(connection, system)
-        return ''
-      default:
-        await switchPower(connection, system, command)
-        return ''
-    }
+    if (command === 'power status') return powerState(system)
+    if (command === 'sel list') return listLog(connection, system)
+    if (command === 'sel clear') await clearLog(connection, system)
+    else if (command === 'chassis netboot') await bootOnce(connection, system, 'Pxe')
+    else if (command === 'chassis diskboot') await bootOnce(connection, system, 'Hdd')
+    else if (command === 'chassis identify') await identify(connection, system, true)
+    else if (command === 'chassis noidentify') await identify(connection, system, false)
+    else await switchPower(connection, system, command)
+    return ''
   })
 }
 
