@@ -61,14 +61,12 @@ function settingsRoutes(parts: Parts): ApiRoute[] {
       readSettings(changedSettings(openEnvelope(request, 'config.cluster'), parts), model.cluster)
   }
   return [
-    get('/config/cluster', {
-      access: 'user',
+    get('/config/cluster', 'user', {
       summary: 'The cluster and its controllers',
       output: clusterSchema,
       handler: () => ok({ config: { cluster: shown(parts) } })
     }),
-    post('/config/cluster', {
-      access: 'user',
+    post('/config/cluster', 'user', {
       answers: [204],
       summary: 'Change settings of the cluster',
       body: settings,
@@ -77,8 +75,7 @@ function settingsRoutes(parts: Parts): ApiRoute[] {
         return { status: 204 }
       }
     }),
-    ...deletion('/config/cluster/{controller}', {
-      access: 'user',
+    ...deletion('/config/cluster/{controller}', 'user', {
       summary: 'Remove a controller that no longer runs',
       handler: async request => {
         const name = param(request, 'controller')
@@ -96,21 +93,18 @@ function settingsRoutes(parts: Parts): ApiRoute[] {
 function transferRoutes({ model }: Parts): ApiRoute[] {
   const document: Body<JsonValue> = { schema: sections, read: request => openEnvelope(request, 'config') }
   return [
-    get('/config/cluster/export', {
-      access: 'user',
+    get('/config/cluster/export', 'user', {
       refuses: [404],
       summary: 'Everything that is configured, as one document; secrets in the clear for an admin only',
       output: sections,
       handler: async request => ({ status: 200, json: await exported(model, request) })
     }),
-    get('/config/cluster/snapshot', {
-      access: 'admin',
+    get('/config/cluster/snapshot', 'admin', {
       summary: 'Every object as its file holds it, secrets encrypted, all of one moment: for svcd backup',
       output: object({ snapshot: map(string('the text of the file')) }),
       handler: () => ({ status: 200, json: snapshot(model) })
     }),
-    post('/config/cluster/import', {
-      access: 'user',
+    post('/config/cluster/import', 'user', {
       answers: [201, 200],
       refuses: [404],
       query: { dryrun: word('yes', 'no'), expect: string('the "mark" from the answer of a dry run') },

@@ -12,8 +12,7 @@ const LONGEST_INPUT = 64 * 1024
 /** Serial consoles of nodes (rules 13.6). The leader has them, so others hand these requests on to it. */
 export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
   return [
-    get('/control/console/{node}', {
-      access: 'admin',
+    get('/control/console/{node}', 'admin', {
       operator: true,
       limited: 'node',
       changes: true,
@@ -29,8 +28,7 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
         ...subscriberOf(request.caller)
       })
     }),
-    post('/control/console/{node}', {
-      access: 'admin',
+    post('/control/console/{node}', 'admin', {
       operator: true,
       limited: 'node',
       answers: [204],
@@ -50,8 +48,7 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
         return { status: 204 }
       }
     }),
-    get('/monitor/console/{node}', {
-      access: 'admin',
+    get('/monitor/console/{node}', 'admin', {
       operator: true,
       limited: 'node',
       summary: `The last lines of a node's console, the oldest first; at most ${MOST_LINES}`,

@@ -47,8 +47,7 @@ const group = object({
 export function controlRoutes(parts: Parts): ApiRoute[] {
   const { control, jobs, model } = parts
   const actions = allCommands.flatMap(({ part, action, command }) => [
-    get(`/control/action/${part}/{node}/_${action}`, {
-      access: 'user',
+    get(`/control/action/${part}/{node}/_${action}`, 'user', {
       operator: true,
       limited: 'node',
       ...(isReading(command)
@@ -60,9 +59,8 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
         return isReading(command) ? ok({ control: { [part]: text } }) : { status: 204 }
       }
     }),
-    post(`/control/action/${part}/_${action}`, {
-      // Viewers may read.
-      access: isReading(command) ? 'reader' : 'user',
+    // Viewers may read.
+    post(`/control/action/${part}/_${action}`, isReading(command) ? 'reader' : 'user', {
       operator: true,
       limited: 'filtered',
       summary: `${texts[command]}: of many nodes, by an asynchronous request`,
@@ -87,8 +85,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
   return [
     ...actions,
     // It records what it has reported, so it does not answer HEAD.
-    get('/control/status/{request_id}', {
-      access: 'reader',
+    get('/control/status/{request_id}', 'reader', {
       limited: 'filtered',
       changes: true,
       summary: "The results of such a request since this user's last call; 404 after its end",

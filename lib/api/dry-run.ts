@@ -14,26 +14,19 @@ import { type Captured, capture } from '../services/capture.js'
 import { foreignNameWarnings, ownedZones } from '../services/dns/data.js'
 import type { DifferingFile } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, type Parts, replaced } from './context.js'
+import { acknowledgement } from './jobs.js'
 import { choice } from './listing.js'
 import { MOST_CHECKED, withWarnings } from './objects.js'
 import { word } from './schema.js'
 
-/** Changes that a job makes, or that have a dry run of their own. */
+/** Changes that a job makes, though it is not always acknowledged, or that have a dry run of their own. */
 const withoutDryRun = new Set([
   '/config/cluster/{controller}/_delete',
   '/config/cluster/import',
   '/config/token/{token}',
   '/config/token/{token}/_delete',
   '/config/osimage',
-  '/config/osimage/{osimage}/_clone',
-  '/config/osimage/{osimage}/_import',
-  '/config/osimage/{osimage}/_update',
-  '/config/osimage/{osimage}/_push',
-  '/config/osimage/{osimage}/kernel',
-  '/config/node/{node}/_rehearse',
-  '/config/node/{node}/_osgrab',
-  '/config/node/{node}/_ospush',
-  '/config/group/{group}/_ospush'
+  '/config/osimage/{osimage}/_clone'
 ])
 
 export const dryRunQuery = { dryrun: word('no', 'yes') }
@@ -42,10 +35,11 @@ export const dryRunQuery = { dryrun: word('no', 'yes') }
 export const isDryRun = ({ query }: ApiRequest) => choice(query, 'dryrun', ['no', 'yes']) === 'yes'
 
 /** Whether a route has a dry run: the changes of the configuration (rules 12.7). */
-export const hasDryRun = ({ path, effect, method }: ApiRoute) =>
+export const hasDryRun = ({ path, effect, method, output }: ApiRoute) =>
   effect === 'changes' &&
   path.startsWith('/config/') &&
   (method === 'POST' || path.endsWith('/_delete')) &&
+  output !== acknowledgement &&
   !withoutDryRun.has(path)
 
 /** Adds the dry run: `dryrun=yes` rolls the transaction back and reports its changes. */

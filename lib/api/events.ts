@@ -14,8 +14,7 @@ export const eventHeaders = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 
 /** Events as they happen, the overview to start from, the audit log (rules 6.9 to 6.11). */
 export function eventRoutes(parts: Parts): ApiRoute[] {
   return [
-    get('/monitor/events', {
-      access: 'user',
+    get('/monitor/events', 'user', {
       limited: 'filtered',
       summary: 'Events as server-sent events; with Last-Event-ID also the missed ones',
       query: { follow: word('yes', 'no') },
@@ -30,8 +29,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
         return { ...answer, text }
       }
     }),
-    get('/monitor/overview', {
-      access: 'user',
+    get('/monitor/overview', 'user', {
       limited: 'filtered',
       summary: 'State, last boot step and running image of all nodes; a list of values for each',
       output: at(
@@ -44,8 +42,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
       ),
       handler: request => overviewAnswer(parts, request)
     }),
-    get('/monitor/audit', {
-      access: 'admin',
+    get('/monitor/audit', 'admin', {
       summary:
         'The last changes that users made, or machines, newest first: ' +
         '200 lines of the audit log at most, of all controllers together',

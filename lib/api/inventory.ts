@@ -85,16 +85,14 @@ const odd: Listing = {
 export function inventoryRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   return [
-    post('/monitor/inventory/{node}', {
-      access: 'node',
+    post('/monitor/inventory/{node}', 'node', {
       answers: [204],
       summary: 'Report what a node is made of',
       body: report,
       maxBody: 65_536,
       handler: (request, given) => takeReport(parts, request, given)
     }),
-    get('/monitor/inventory', {
-      access: 'admin',
+    get('/monitor/inventory', 'admin', {
       summary: 'What the nodes are made of, as they reported it',
       query: nodesQuery,
       output: at(place, shown),
@@ -104,8 +102,7 @@ export function inventoryRoutes(parts: Parts): ApiRoute[] {
           return snapshot ? [{ name, values: () => rowOf(name, snapshot()) }] : []
         })
     }),
-    get('/monitor/inventory/{node}', {
-      access: 'admin',
+    get('/monitor/inventory/{node}', 'admin', {
       summary: 'What a node is made of, as it reported it',
       output: at(place, shown),
       handler: request => {
@@ -120,8 +117,7 @@ export function inventoryRoutes(parts: Parts): ApiRoute[] {
         return ok({ monitor: { inventory: { [name]: { since, ...inventory } } } })
       }
     }),
-    get('/monitor/odd', {
-      access: 'user',
+    get('/monitor/odd', 'user', {
       limited: 'filtered',
       summary: 'The nodes that are not like most of their group, a line for each difference',
       query: nodesQuery,

@@ -82,8 +82,7 @@ export const jobRoutes = (parts: Parts): ApiRoute[] => [...progressRoutes(parts)
 function progressRoutes({ jobs }: Parts): ApiRoute[] {
   // It records what it has reported, so it does not answer HEAD.
   const status = (path: string) =>
-    get(path, {
-      access: 'reader',
+    get(path, 'reader', {
       limited: 'filtered',
       changes: true,
       summary: "The lines of an asynchronous request since this user's last call; 404 after its end",
@@ -106,8 +105,7 @@ function progressRoutes({ jobs }: Parts): ApiRoute[] {
   return [
     status('/config/status/{request_id}'),
     status('/service/status/{request_id}'),
-    get('/config/status/{request_id}/_cancel', {
-      access: 'user',
+    get('/config/status/{request_id}/_cancel', 'user', {
       operator: true,
       limited: 'filtered',
       changes: true,
@@ -131,8 +129,7 @@ function progressRoutes({ jobs }: Parts): ApiRoute[] {
 
 function recordRoutes({ jobs }: Parts): ApiRoute[] {
   return [
-    get('/monitor/request', {
-      access: 'user',
+    get('/monitor/request', 'user', {
       limited: 'filtered',
       summary: 'The asynchronous requests of the last 7 days, newest first',
       output: at('monitor.request.{request_id}', object(summarySchema)),
@@ -142,8 +139,7 @@ function recordRoutes({ jobs }: Parts): ApiRoute[] {
         return ok({ monitor: { request: Object.fromEntries(shown) } })
       }
     }),
-    get('/monitor/request/{request_id}', {
-      access: 'user',
+    get('/monitor/request/{request_id}', 'user', {
       limited: 'filtered',
       summary: 'The whole record of an asynchronous request',
       output: at(

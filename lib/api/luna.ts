@@ -279,8 +279,7 @@ const isoTime = (ms: number) => new Date(ms).toISOString()
 
 /** The client's queue: the requests that have not ended. */
 const queue = ({ jobs }: Parts): ApiRoute =>
-  get('/monitor/queue', {
-    access: 'user',
+  get('/monitor/queue', 'user', {
     summary: 'The asynchronous requests that have not ended (dialect luna)',
     output: at('monitor.queue', list(messageSchema)),
     handler: () => {

@@ -68,8 +68,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
 function nodeStateRoutes(parts: Parts): ApiRoute[] {
   const { model, status, trace, images, metrics } = parts
   return [
-    post('/monitor/node/{node}', {
-      access: 'node',
+    post('/monitor/node/{node}', 'node', {
       operator: true,
       limited: 'node',
       answers: [204],
@@ -86,8 +85,7 @@ function nodeStateRoutes(parts: Parts): ApiRoute[] {
         return { status: 204 }
       }
     }),
-    get('/monitor/node', {
-      access: 'user',
+    get('/monitor/node', 'user', {
       limited: 'filtered',
       summary: 'The last state of all nodes, since when, and why one got no boot script',
       query: nodesQuery,
@@ -99,8 +97,7 @@ function nodeStateRoutes(parts: Parts): ApiRoute[] {
           return [{ name, values: () => shown }]
         })
     }),
-    get('/monitor/node/{node}', {
-      access: 'minimal',
+    get('/monitor/node/{node}', 'minimal', {
       limited: 'node',
       summary: 'The last state of a node, since when, and the states before it',
       output: at(
@@ -129,8 +126,7 @@ function nodeStateRoutes(parts: Parts): ApiRoute[] {
 /** The health of services and of this controller, and metrics. */
 function healthRoutes({ health, config, metrics, site }: Parts): ApiRoute[] {
   return [
-    get('/monitor/service/{service}', {
-      access: 'minimal',
+    get('/monitor/service/{service}', 'minimal', {
       summary: 'Whether a service is well, and if not, why',
       output: serviceSchema({ controller: standing }),
       handler: request => {
@@ -141,8 +137,7 @@ function healthRoutes({ health, config, metrics, site }: Parts): ApiRoute[] {
         return healthAnswer({ [name]: { ...state, ...controller } }, request)
       }
     }),
-    get('/monitor/primary', {
-      access: 'anyone',
+    get('/monitor/primary', 'anyone', {
       summary: 'Whether this controller writes: 200, or 503 while another one does',
       output: object({ primary: { type: 'boolean' } }, ['primary']),
       handler: () => {
@@ -150,14 +145,12 @@ function healthRoutes({ health, config, metrics, site }: Parts): ApiRoute[] {
         return ok({ primary: true })
       }
     }),
-    get('/metrics', {
-      access: config.http.metrics === 'open' ? 'anyone' : 'user',
+    get('/metrics', config.http.metrics === 'open' ? 'anyone' : 'user', {
       summary: 'Metrics in the text format of Prometheus',
       output: plainText,
       handler: async () => ({ status: 200, ...(await metrics.text()) })
     }),
-    get('/monitor/status', {
-      access: 'minimal',
+    get('/monitor/status', 'minimal', {
       summary: 'Health of the daemon and of everything that it manages',
       output: serviceSchema(),
       handler: request => healthAnswer(health.all(), request)

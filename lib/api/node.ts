@@ -39,8 +39,7 @@ function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boo
 
 /** A grab or a push of a node or a group, as an asynchronous request. */
 const transfer = (type: 'node' | 'group', verb: string, summary: string, ask: Parts['images']['grab']) =>
-  post(`/config/${type}/{${type}}/${verb}`, {
-    access: 'user',
+  post(`/config/${type}/{${type}}/${verb}`, 'user', {
     summary,
     query: dryRunQuery,
     body: transferOf(type),
@@ -53,15 +52,13 @@ const nodeOf = (request: ApiRequest) => param(request, 'node')
 
 /** Nodes from a table. */
 const tableRoute = (parts: Parts) =>
-  post('/config/node', {
-    access: 'user',
+  post('/config/node', 'user', {
     answers: [200],
     summary:
       'Create and change nodes by the lines of a table, all or none; ' +
       'expect=MARK only if the changes are those of the dry run',
     query: { format: word('csv'), expect: string('the "mark" from the answer of a dry run') },
     body: { schema: csv, text: true, read: request => String(request.body) },
-    output: ref('message'),
     handler: async (request, text) => {
       if (request.query.get('format') !== 'csv')
         throw badRequest(
@@ -89,8 +86,7 @@ const tableRoute = (parts: Parts) =>
 /** Previews of what a node boots (rules 4.12). */
 const previewRoutes = ({ model, boot, install, nodeFiles }: Parts): ApiRoute[] => [
   ...(['boot', 'install', 'kickstart', 'partscript'] as const).map(what =>
-    script(`/config/node/{node}/_render/${what}`, {
-      access: 'admin',
+    script(`/config/node/{node}/_render/${what}`, 'admin', {
       summary:
         what === 'partscript'
           ? 'The partscript that the node would run, its own or that of its disk layout'
@@ -101,8 +97,7 @@ const previewRoutes = ({ model, boot, install, nodeFiles }: Parts): ApiRoute[] =
       }
     })
   ),
-  get('/config/node/{node}/_render/files', {
-    access: 'admin',
+  get('/config/node/{node}/_render/files', 'admin', {
     summary: 'The files that the node would get, with their texts, secrets masked',
     output: at('config.node.{node}', object({ files: list({ type: 'object' }) })),
     handler: async request => {
@@ -114,8 +109,7 @@ const previewRoutes = ({ model, boot, install, nodeFiles }: Parts): ApiRoute[] =
 
 /** The takeover of a node by another machine. */
 const takeoverRoutes = ({ handover }: Parts): ApiRoute[] => [
-  get('/config/node/{node}/_release', {
-    access: 'admin',
+  get('/config/node/{node}/_release', 'admin', {
     changes: true,
     summary: 'Allow one other machine to take over the node at the console within an hour',
     output: ref('message'),
@@ -125,8 +119,7 @@ const takeoverRoutes = ({ handover }: Parts): ApiRoute[] => [
       return done(200, `node ${name} can be taken over by one machine until ${until}`)
     }
   }),
-  get('/config/node/{node}/_seen', {
-    access: 'admin',
+  get('/config/node/{node}/_seen', 'admin', {
     changes: true,
     summary: 'Acknowledge the takeover of a node: it disappears from /monitor/status',
     output: ref('message'),
@@ -172,8 +165,7 @@ const rehearsalBody = bodyOf(
 
 /** Rehearsals of boots (rules 16.1). */
 export const rehearsalRoutes = ({ rehearsals }: Parts): ApiRoute[] => [
-  post('/config/node/{node}/_rehearse', {
-    access: 'user',
+  post('/config/node/{node}/_rehearse', 'user', {
     summary:
       'Boot in a virtual machine on the controller what the node would get next; ' +
       'Prefer: respond-async as for _pack',

@@ -1,5 +1,5 @@
 import { type Caller, groupsOf, isAdmin, type Limit } from '../auth/access.js'
-import { asPauses, runFairly } from '../base/concurrency.js'
+import { asPauses, filterInSteps, runFairly } from '../base/concurrency.js'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
 import { addTo } from '../base/lists.js'
 import { ascii, oneLine } from '../base/log.js'
@@ -116,19 +116,16 @@ export function findWarnings(
   }
 }
 
-/** Returns a warning if nodes that have to prove themselves did not. */
-const unprovenOf = async ({ trust, model }: Parts, names: Iterable<string>) =>
-  trust.warningsOf(await runFairly(required(model, names)))
+/** Returns the settings in force of a node; undefined without such a node. */
+function settingsOf({ model }: Parts, name: string): EffectiveNode['settings'] | undefined {
+  const node = model.view.get('node', name)
+  return node && model.effective(node).settings
+}
 
-/** Yields for each of the nodes; returns those that have to prove themselves. */
-function* required(model: Parts['model'], names: Iterable<string>): Generator<undefined, string[]> {
-  const found: string[] = []
-  for (const name of names) {
-    yield
-    const node = model.view.get('node', name)
-    if (node && model.effective(node).settings.trust === 'require') found.push(name)
-  }
-  return found
+/** Returns a warning if nodes that have to prove themselves did not. */
+async function unprovenOf(parts: Parts, names: readonly string[]): Promise<string[]> {
+  const required = filterInSteps(names, name => settingsOf(parts, name)?.trust === 'require')
+  return parts.trust.warningsOf(await runFairly(required))
 }
 
 /** Returns the nodes of a changed object, or the changed nodes. */
@@ -154,10 +151,7 @@ async function diskProblems(
   if (changed === undefined || (type !== 'node' && type !== 'group' && type !== 'disklayout')) return []
   const nodes = await nodesOf(parts, type, names)
   // Without a boot from the network nothing is installed.
-  const isBooted = (name: string) => {
-    const node = model.view.get('node', name)
-    return node !== undefined && model.effective(node).settings.netboot
-  }
+  const isBooted = (name: string) => settingsOf(parts, name)?.netboot === true
   const judged = changed === 'netboot' && others.length === 0 ? nodes.filter(isBooted) : nodes
   return layoutWarnings(model, judged.slice(0, MOST_CHECKED), node => inventories.disksOf(node))
 }
@@ -245,8 +239,7 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
       return entriesOf(parts, type, names, request.caller)
     })
   return [
-    get(baseOf(type), {
-      access,
+    get(baseOf(type), access, {
       limited: limitOf(type) && 'filtered',
       summary: `All ${plural(title)}`,
       query: { ...listQuery, ...(isNodes ? { nodes: string('a node set: these nodes only') } : {}) },
@@ -258,8 +251,7 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
         return listOf(request, isNodes && isPart ? pick : undefined)
       }
     }),
-    get(pathOf(type), {
-      access,
+    get(pathOf(type), access, {
       limited: isNodes ? 'filtered' : limitOf(type),
       ...takesSets(type),
       summary: `One ${title}`,
@@ -281,9 +273,9 @@ function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions)
   const { updated = 204, save = (...args) => model.save(type, ...args) } = particular
   const isNode = type === 'node'
   const { title } = objectTypes[type]
-  return post(pathOf(type), {
+  return post(pathOf(type), isNode ? 'node' : 'user', {
     // The handler checks the fields of an operator and the groups of a limited caller (`saveSet`).
-    ...(isNode ? { access: 'node', operator: true, limited: 'filtered' } : { access: 'user' }),
+    ...(isNode ? ({ operator: true, limited: 'filtered' } as const) : {}),
     ...takesSets(type),
     answers: isNode ? [201, updated, 200] : [201, updated],
     summary: `Create, change or rename ${withArticle(title)}`,
@@ -313,8 +305,7 @@ function deleteRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptio
   const { model } = parts
   const { deleted = 204, remove = (...args) => model.remove(type, ...args) } = particular
   const { title } = objectTypes[type]
-  return deletion(pathOf(type), {
-    access: 'user',
+  return deletion(pathOf(type), 'user', {
     ...takesSets(type),
     answers: type === 'node' ? [deleted, 200] : [deleted],
     summary: `Delete ${withArticle(title)} that nothing uses`,
@@ -332,8 +323,7 @@ function deleteRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptio
 
 function cloneRoute(parts: Parts, type: TypeName, cloned: 201 | 204): ApiRoute {
   const { title, newName } = objectTypes[type]
-  return post(`${pathOf(type)}/_clone`, {
-    access: 'user',
+  return post(`${pathOf(type)}/_clone`, 'user', {
     answers: [cloned],
     summary: `Copy ${withArticle(title)} under the name in ${newName[0]}`,
     body: objectBody(type),
@@ -350,8 +340,7 @@ function cloneRoute(parts: Parts, type: TypeName, cloned: 201 | 204): ApiRoute {
 
 function memberRoutes({ model }: Parts, type: TypeName): ApiRoute[] {
   const { title } = objectTypes[type]
-  return members(pathOf(type), {
-    access: 'user',
+  return members(pathOf(type), 'user', {
     limited: type === 'group' ? 'group' : undefined,
     summary: `The nodes whose effective ${title} this is`,
     query: listQuery,
@@ -395,8 +384,7 @@ function setRoutes(parts: Parts): ApiRoute[] {
       changedNodesFor(parts, caller, set, view)
   const nodes = { type: freeText, required: true, meaning: 'a node set' } as const
   return [
-    post('/config/node/_set', {
-      access: 'user',
+    post('/config/node/_set', 'user', {
       operator: true,
       limited: 'filtered',
       refuses: [404],
@@ -410,16 +398,13 @@ function setRoutes(parts: Parts): ApiRoute[] {
           return { set, given: readObject(about, forMessage(set), fields) }
         }
       ),
-      output: ref('message'),
       handler: (request, { set, given }) =>
         saveSet(parts, forMessage(set), pick(set, request), given, request)
     }),
-    post('/config/node/_delete', {
-      access: 'user',
+    post('/config/node/_delete', 'user', {
       refuses: [404],
       summary: 'Delete all nodes of a set, or none',
       body: bodyOf({ about: 'node set' }, { nodes }),
-      output: ref('message'),
       handler: async (request, { nodes: set }) => {
         const count = await removeAll(model, 'node', pick(set, request), actorOf(request))
         return done(200, `${countObjects('node', count)} deleted`)
@@ -533,8 +518,8 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
     return showInterfaces(table, doc, answerSourceOf(type, doc, model.view, () => null).group)
   }
   return [
-    get(base, {
-      ...{ access: 'user', limited },
+    get(base, 'user', {
+      limited,
       summary: `The interfaces of a ${type}`,
       query: listQuery,
       output,
@@ -548,8 +533,8 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
         )
       }
     }),
-    get(`${base}/{interface}`, {
-      ...{ access: 'user', limited },
+    get(`${base}/{interface}`, 'user', {
+      limited,
       summary: `One interface of a ${type}`,
       output,
       handler: request => {
@@ -559,8 +544,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
         return okTwice(type, name, { interfaces: [found] })
       }
     }),
-    post(base, {
-      access: 'user',
+    post(base, 'user', {
       answers: type === 'group' ? [201, 204] : [204],
       summary: `Add or change interfaces of a ${type}`,
       body,
@@ -570,8 +554,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
         return done(type === 'group' && added ? 201 : 204, `interfaces of group ${name} created`)
       }
     }),
-    ...deletion(`${base}/{interface}`, {
-      access: 'user',
+    ...deletion(`${base}/{interface}`, 'user', {
       summary: `Delete one interface of a ${type}`,
       handler: async request => {
         const [name, wanted] = [nameOf(request), param(request, 'interface')]

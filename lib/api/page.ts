@@ -66,14 +66,12 @@ export function pageRoutes(): ApiRoute[] {
     return takesGzip(request.headers['accept-encoding']) ? zipped : plain
   }
   return [
-    get('/', {
-      access: 'anyone',
+    get('/', 'anyone', {
       summary: 'The status page',
       output: bytes,
       handler: request => answer('index.html', request)
     }),
-    get('/page/{pagefile}', {
-      access: 'anyone',
+    get('/page/{pagefile}', 'anyone', {
       summary: 'A file of the status page',
       output: bytes,
       handler: request => answer(param(request, 'pagefile'), request)
