@@ -6,7 +6,7 @@ import type { Answer } from '../http/route.js'
 import { packOf, packWith } from '../image/publish.js'
 import { generationOf } from '../model/types/node.js'
 import { signedLoaders, treeDirectory } from '../services/services.js'
-import { type ApiRequest, type ApiRoute, done, ok, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, done, ok, type Parts, param, renewedToken } from './context.js'
 import { get, script } from './row.js'
 import { bytes, object, ref, string } from './schema.js'
 
@@ -191,7 +191,8 @@ async function reportRunning({ install, status }: Parts, request: ApiRequest): P
 }
 
 /** The files of a node as a tar, with a new token for a node whose own expires. */
-async function nodeTar({ model, nodeFiles, tokens, trust }: Parts, request: ApiRequest): Promise<Answer> {
+async function nodeTar(parts: Parts, request: ApiRequest): Promise<Answer> {
+  const { model, nodeFiles, trust } = parts
   const { caller } = request
   const node = param(request, 'node')
   const own = caller.kind === 'node' ? caller : undefined
@@ -205,14 +206,7 @@ async function nodeTar({ model, nodeFiles, tokens, trust }: Parts, request: ApiR
         'invalid-token'
       )
   })
-  // Node tokens expire.
-  const renewed = own && tokens.renewNode(own)
-  return {
-    status: 200,
-    bytes,
-    type: 'application/x-tar',
-    headers: renewed === undefined ? {} : { 'x-access-tokens': renewed }
-  }
+  return { status: 200, bytes, type: 'application/x-tar', headers: renewedToken(parts, caller) }
 }
 
 /** Returns the files that UEFI HTTP boot fetches: shim, and what shim fetches beside itself (rules 4.44). */
@@ -221,11 +215,7 @@ const loadersIn = (config: Parts['config']): ReadonlySet<string> =>
 
 const autoexec = 'autoexec.ipxe'
 
-function bootFile(
-  { model, trace, config }: Parts,
-  request: ApiRequest,
-  loaders: ReadonlySet<string>
-): Answer {
+function bootFile({ model, trace, config }: Parts, request: ApiRequest, loaders: ReadonlySet<string>) {
   const name = param(request, 'file')
   if (loaders.has(name)) return { status: 200, file: join(treeDirectory(config), name) }
   const isNamed = model.view.index.isImageFile('boot', name)

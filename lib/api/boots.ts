@@ -132,9 +132,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
 }
 
 function othersUnseen({ model, boots }: Parts, node: string): number {
-  let count = 0
-  for (const other of model.view.names('node')) if (other !== node && !boots.hasSeen(other)) count++
-  return count
+  return model.view.names('node').filter(other => other !== node && !boots.hasSeen(other)).length
 }
 
 /** The address that the DHCP server leased to one of the MACs. Unreadable leases count as none. */

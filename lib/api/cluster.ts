@@ -48,9 +48,10 @@ const names = list(string())
 const touchedNames = object({ created: names, changed: names, deleted: names })
 
 /** The cluster's settings and controllers, export and import (rules 1.1, 3.11, 3.15). */
-export function clusterRoutes(parts: Parts): ApiRoute[] {
-  return [...settingsRoutes(parts), ...transferRoutes(parts)]
-}
+export const clusterRoutes = (parts: Parts): ApiRoute[] => [
+  ...settingsRoutes(parts),
+  ...transferRoutes(parts)
+]
 
 /** The settings, and the removal of a controller. */
 function settingsRoutes(parts: Parts): ApiRoute[] {

@@ -2,7 +2,7 @@ import { badRequest } from '../base/errors.js'
 import { MOST_LINES } from '../consoles/logs.js'
 import { boolean, freeText } from '../model/field.js'
 import { type ApiRoute, actorOf, isoTime, ok, type Parts, param } from './context.js'
-import { eventHeaders, subscriberOf } from './events.js'
+import { eventStream, subscriberOf } from './events.js'
 import { bodyOf, get, post } from './row.js'
 import { at, list, object, orNull, plainText, string, time } from './schema.js'
 
@@ -21,9 +21,7 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
         'the first names the session, which is needed to type',
       output: plainText,
       handler: async request => ({
-        status: 200,
-        type: 'text/event-stream; charset=utf-8',
-        headers: eventHeaders,
+        ...eventStream,
         feed: await consoles.attach(model.get('node', param(request, 'node')).name, actorOf(request)),
         ...subscriberOf(request.caller)
       })

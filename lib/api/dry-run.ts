@@ -43,10 +43,7 @@ export const hasDryRun = ({ path, effect, method, output }: ApiRoute) =>
   !withoutDryRun.has(path)
 
 /** Adds the dry run: `dryrun=yes` rolls the transaction back and reports its changes. */
-export function withDryRun(
-  route: ApiRoute,
-  parts: Pick<Parts, 'services' | 'model' | 'images' | 'config' | 'inventories' | 'trust'>
-): ApiRoute {
+export function withDryRun(route: ApiRoute, parts: Parts): ApiRoute {
   const { services, model, images, config, inventories, trust } = parts
   return {
     ...route,

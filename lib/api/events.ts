@@ -9,7 +9,9 @@ import { get } from './row.js'
 import { at, list, object, plainText, string, word } from './schema.js'
 
 /** Keeps front servers from buffering events, and caches from storing them. */
-export const eventHeaders = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' }
+const headers = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' }
+/** An answer with events, but for these. */
+export const eventStream = { status: 200, type: 'text/event-stream; charset=utf-8', headers }
 
 /** Events as they happen, the overview to start from, the audit log (rules 6.9 to 6.11). */
 export function eventRoutes(parts: Parts): ApiRoute[] {
@@ -21,12 +23,11 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
       output: plainText,
       handler: request => {
         const reader = readerFor(parts, request)
-        const answer = { status: 200, type: 'text/event-stream; charset=utf-8', headers: eventHeaders }
         if (choice(request.query, 'follow', ['yes', 'no']) === 'yes')
-          return { ...answer, feed: reader, ...subscriberOf(request.caller) }
+          return { ...eventStream, feed: reader, ...subscriberOf(request.caller) }
         let text = ''
         for (let piece = reader.next(); piece !== ''; piece = reader.next()) text += piece
-        return { ...answer, text }
+        return { ...eventStream, text }
       }
     }),
     get('/monitor/overview', 'user', {
@@ -52,10 +53,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
         object({
           audit: list({ type: 'object' }),
           missing: list(
-            object({
-              controller: string('a controller whose lines are missing'),
-              reason: string()
-            })
+            object({ controller: string('a controller whose lines are missing'), reason: string() })
           )
         })
       ),
@@ -70,14 +68,11 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
 
 /** A reader from the last event of the client on; of a limited caller, with the nodes of its groups alone. */
 function readerFor({ events, model }: Parts, { headers, caller }: ApiRequest): EventReader {
-  const lastId = headers['last-event-id']
+  const { 'last-event-id': lastId = '' } = headers
+  const role = caller.kind === 'user' ? caller.role : 'viewer'
   const groups = groupsOf(caller)
   const sees = (node: string) => groups?.includes(model.view.get('node', node)?.group ?? '') === true
-  return events.reader(
-    typeof lastId === 'string' && lastId !== '' ? lastId : undefined,
-    caller.kind === 'user' ? caller.role : 'viewer',
-    groups && sees
-  )
+  return events.reader(String(lastId) || undefined, role, groups && sees)
 }
 
 async function overviewAnswer({ overview }: Parts, request: ApiRequest): Promise<Answer> {

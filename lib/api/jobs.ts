@@ -58,7 +58,8 @@ export const maySeeJob = (request: ApiRequest, job: JobSummary | undefined) =>
 const mayCancel = (request: ApiRequest, job: JobSummary | undefined) =>
   isAdmin(request.caller) || job?.by === actorOf(request).who
 
-const running = {
+/** How far a job is. */
+export const running = {
   state: word('queued', 'running', 'done', 'failed'),
   progress: { type: 'number', minimum: 0, maximum: 1 }
 }
@@ -72,6 +73,12 @@ const summarySchema = {
   started: orNull(time),
   ended: orNull(time),
   message: string('queued, running, done, or failed and why')
+}
+
+/** The account whose calls count, on routes that users alone may call. */
+export function userOf({ caller, path }: ApiRequest): string {
+  if (caller.kind !== 'user') throw new TypeError(`${path} is for users`)
+  return accountOf(caller)
 }
 
 const idOf = (request: ApiRequest) => param(request, 'request_id')
@@ -93,10 +100,8 @@ function progressRoutes({ jobs }: Parts): ApiRoute[] {
         ...running
       }),
       handler: async request => {
-        const { caller } = request
-        if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
-        const id = idOf(request)
-        const poll = maySeeJob(request, jobs.summary(id)) && (await jobs.poll(id, accountOf(caller)))
+        const [id, user] = [idOf(request), userOf(request)]
+        const poll = maySeeJob(request, jobs.summary(id)) && (await jobs.poll(id, user))
         if (!poll)
           throw notFound(`there is no request ${id}, or this user has read its end already`, 'no-job')
         return ok({ request_id: id, ...poll })

@@ -60,9 +60,7 @@ export const noService = (config: Config, name: string) =>
   )
 
 /** State reports of nodes during installation, and the health of the daemon (rules 6.2, 6.3). */
-export function monitorRoutes(parts: Parts): ApiRoute[] {
-  return [...nodeStateRoutes(parts), ...healthRoutes(parts)]
-}
+export const monitorRoutes = (parts: Parts): ApiRoute[] => [...nodeStateRoutes(parts), ...healthRoutes(parts)]
 
 /** The states that nodes report, and their listing. */
 function nodeStateRoutes(parts: Parts): ApiRoute[] {
@@ -81,7 +79,7 @@ function nodeStateRoutes(parts: Parts): ApiRoute[] {
         await status.report(name, state)
         metrics.reported(before, status.history(name).at(-1))
         await images.reported(name, state)
-        if (/^installer\.completed\b/.test(state)) await endInstallation(model, name, state, actorOf(request))
+        if (/^installer\.completed\b/.test(state)) await endInstallation(parts, name, state, actorOf(request))
         return { status: 204 }
       }
     }),
@@ -159,12 +157,7 @@ function healthRoutes({ health, config, metrics, site }: Parts): ApiRoute[] {
 }
 
 /** Ends a rescue with its installation (rules 6.15), and the netboot of a node installed once (6.14). */
-async function endInstallation(
-  model: Parts['model'],
-  name: string,
-  state: string,
-  actor: Actor
-): Promise<void> {
+async function endInstallation({ model }: Parts, name: string, state: string, actor: Actor) {
   const after = (view: View): NodeDoc | undefined => {
     const node = view.get('node', name)
     if (!node) return undefined

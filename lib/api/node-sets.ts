@@ -169,11 +169,7 @@ function* membersOf(
 }
 
 /** The nodes in this state. Throws 400 for a word that begins no state: an empty set would look healthy. */
-function* inState(
-  status: SetSources['status'],
-  word: string,
-  nodes: readonly string[]
-): Generator<void, string[]> {
+function* inState(status: SetSources['status'], word: string, nodes: readonly string[]) {
   const steps = installSteps.map(step => `installer.${step}`)
   let isKnown = steps.some(step => step.startsWith(word) || isIn(word, step))
   const found = yield* filterInSteps(nodes, name => {

@@ -17,7 +17,7 @@ import {
   showText
 } from '../model/answer.js'
 import { removeAll, saveAll } from '../model/bulk.js'
-import type { Docs, TypeName } from '../model/docs.js'
+import type { TypeName } from '../model/docs.js'
 import { type EffectiveNode, findNodesUsing } from '../model/effective.js'
 import { anObject, array, freeText, type Table } from '../model/field.js'
 import type { Actor } from '../model/model.js'
@@ -70,6 +70,10 @@ function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string
   return doc ? missingRoles(config.paths.roles, [['it', doc]]) : []
 }
 
+type Fields = ReadonlySet<string>
+/** Finds the nodes of a set. */
+type Picker = (view: View) => Generator<unknown, readonly string[]>
+
 /** Maximum number of objects that are checked for warnings: their slips are alike. */
 export const MOST_CHECKED = 50
 
@@ -78,7 +82,7 @@ export function findWarnings(
   parts: Parts,
   type: TypeName,
   names: readonly string[],
-  fields: ReadonlySet<string>
+  fields: Fields
 ): (now?: readonly string[]) => Promise<string[]> {
   const { model, nodeFiles } = parts
   // Role files are checked only if the request names roles.
@@ -140,12 +144,7 @@ async function nodesOf({ model: { view } }: Parts, type: TypeName, names: readon
 const diskFields = ['disklayout', 'disks', 'volumegroups', 'netboot', 'partscript', 'group']
 
 /** Returns what inventories say against the disk layouts of these objects' nodes (rules 4.39). */
-async function diskProblems(
-  parts: Parts,
-  type: TypeName,
-  names: readonly string[],
-  fields: ReadonlySet<string>
-) {
+async function diskProblems(parts: Parts, type: TypeName, names: readonly string[], fields: Fields) {
   const { model, inventories } = parts
   const [changed, ...others] = diskFields.filter(field => fields.has(field))
   if (changed === undefined || (type !== 'node' && type !== 'group' && type !== 'disklayout')) return []
@@ -229,7 +228,7 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
     secret: fields.flatMap(({ name, secret }) => (secret ? name : [])),
     ...(columns ? { columns } : {})
   }
-  const listOf = (request: ApiRequest, pick?: (view: View) => Generator<unknown, readonly string[]>) =>
+  const listOf = (request: ApiRequest, pick?: Picker) =>
     listed(request, listing, function* () {
       // Sets are evaluated in steps: a node may have been deleted meanwhile.
       const picked = pick && asPauses(pick(model.view))
@@ -353,13 +352,7 @@ function memberRoutes({ model }: Parts, type: TypeName): ApiRoute[] {
 }
 
 /** Changes all nodes of a set in the same way, or none. */
-async function saveSet(
-  parts: Parts,
-  set: string,
-  pick: (view: View) => Generator<unknown, readonly string[]>,
-  given: ObjectPatch,
-  request: ApiRequest
-): Promise<Answer> {
+async function saveSet(parts: Parts, set: string, pick: Picker, given: ObjectPatch, request: ApiRequest) {
   const { model } = parts
   checkOperator(request, given)
   if (given.newName !== undefined) throw badRequest(`node set ${set}: a set cannot be renamed`, 'invalid-set')
@@ -436,15 +429,6 @@ export async function membersAnswer(
 export const membersSchema = (type: TypeName | 'osimagetag') =>
   at(`config.${type}.{${type}}`, object({ members: list(string()) }))
 
-const seen = <K extends TypeName>({ model, status, boots }: Parts, type: K, doc: Docs[K]): AnswerSource<K> =>
-  answerSourceOf(
-    type,
-    doc,
-    model.view,
-    node => status.state(node),
-    node => runningAnswer(model, boots, node)
-  )
-
 /** Throws 403 unless a node reports only its inventory and its provision address (rules 4.8). */
 function checkOwnReport({ node, provision }: EffectiveNode, given: ObjectPatch): void {
   const refuse = (what: string) =>
@@ -487,12 +471,15 @@ class ListedObject<K extends TypeName> implements Entry {
 
 /** A snapshot of objects, independent of changes while it is sent (rules 1.12). */
 function entriesOf(parts: Parts, type: TypeName, names: readonly string[], caller: Caller): Entry[] {
-  const { model } = parts
+  const { model, status, boots } = parts
+  const stateOf = (node: string) => status.state(node)
+  const runs = (node: string) => runningAnswer(model, boots, node)
   const list = { type, reader: { cluster: model.cluster, masked: !isAdmin(caller) } }
   const isAnonymous = caller.kind === 'anonymous'
   return names.map(name => {
     const doc = model.get(type, name)
-    return isAnonymous ? { name, values: () => ({ name }) } : new ListedObject(list, seen(parts, type, doc))
+    if (isAnonymous) return { name, values: () => ({ name }) }
+    return new ListedObject(list, answerSourceOf(type, doc, model.view, stateOf, runs))
   })
 }
 

@@ -208,13 +208,9 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
 
 /** Tags by key; without a token their names only (rules 5.3). */
 function shown(tags: readonly (readonly [string, OsimagetagDoc])[], request: ApiRequest) {
-  const entries = tags.map(([key, { tag, osimage, kernelfile, initrdfile, imagefile, kerneloptions }]) => {
-    const files = {
-      kernelfile: kernelfile ?? null,
-      initrdfile: initrdfile ?? null,
-      imagefile: imagefile ?? null,
-      ...(kerneloptions ? { kerneloptions } : {})
-    }
+  const entries = tags.map(([key, doc]) => {
+    const { tag, osimage, kernelfile = null, initrdfile = null, imagefile = null, kerneloptions } = doc
+    const files = { kernelfile, initrdfile, imagefile, ...(kerneloptions ? { kerneloptions } : {}) }
     const values = request.caller.kind === 'anonymous' ? { name: tag } : { name: tag, osimage, ...files }
     return { name: key, values: () => values }
   })

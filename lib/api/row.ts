@@ -6,7 +6,7 @@ import type { TypeName } from '../model/docs.js'
 import type { ObjectPatch } from '../model/object-type.js'
 import { type BodyField, readFields, readObject } from '../model/request.js'
 import { objectTypes } from '../model/types.js'
-import { type ApiRequest, type ApiRoute, param } from './context.js'
+import { type ApiRequest, type ApiRoute, param, whenReady } from './context.js'
 import { parameterCodes, parameterOf } from './params.js'
 import { at, object, plainText, property, ref, type Schema } from './schema.js'
 
@@ -78,11 +78,7 @@ export const script = (
   get(path, access, {
     ...row,
     output: plainText,
-    handler: request => {
-      const given = text(request)
-      // Avoids a promise: most texts are ready, and thousands of machines ask at once.
-      return typeof given === 'string' ? plain(given) : given.then(plain)
-    }
+    handler: request => whenReady(text(request), plain)
   })
 
 const plain = (text: string): Answer => ({ status: 200, text, type: 'text/plain; charset=utf-8' })
@@ -177,12 +173,7 @@ export function openEnvelope(
   return inner
 }
 
-function onlyValue(
-  value: JsonObject,
-  key: string,
-  where: string,
-  besides: readonly string[] = []
-): JsonValue {
+function onlyValue(value: JsonObject, key: string, where: string, besides: readonly string[] = []) {
   for (const other of Object.keys(value))
     if (other !== key && !besides.includes(other))
       throw badRequest(`${where} holds "${other}" where only "${key}" belongs`, 'invalid-body')

@@ -38,6 +38,9 @@ const credentials = bodyOf(
   }
 )
 
+const versionFields = { service: string(), api: { type: 'integer' }, commit: string() }
+const versionSchema = object(versionFields, Object.keys(versionFields))
+
 /** Token and version (rules 5.1, 6.4, 11.15). */
 export function tokenRoutes({ logins, tokens, site }: Parts): ApiRoute[] {
   return [
@@ -57,17 +60,7 @@ export function tokenRoutes({ logins, tokens, site }: Parts): ApiRoute[] {
     }),
     get('/version', 'anyone', {
       summary: 'Version of the service and of this interface',
-      output: object(
-        {
-          version: object({ service: string(), api: { type: 'integer' }, commit: string() }, [
-            'service',
-            'api',
-            'commit'
-          ]),
-          controller: standing
-        },
-        ['version']
-      ),
+      output: object({ version: versionSchema, controller: standing }, ['version']),
       handler: () => ok({ version, ...(site ? { controller: site.status } : {}) })
     })
   ]

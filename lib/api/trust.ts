@@ -51,18 +51,9 @@ const forgetBody = bodyOf(
 
 const verdict = word('good', 'bad', 'unknown')
 const fields = {
-  ...{
-    name: string(),
-    trust: word('none', 'report', 'require'),
-    verdict: orNull(verdict),
-    reason: orNull(string())
-  },
-  ...{
-    time: orNull(time),
-    since: orNull(time),
-    firmware: orNull(string()),
-    secureboot: orNull({ type: 'boolean' })
-  },
+  ...{ name: string(), trust: word('none', 'report', 'require') },
+  ...{ verdict: orNull(verdict), reason: orNull(string()), time: orNull(time), since: orNull(time) },
+  ...{ firmware: orNull(string()), secureboot: orNull({ type: 'boolean' }) },
   pending: { type: 'boolean', description: 'an admin has to decide: its TPM or its firmware is new' },
   ek: orNull(string('SHA-256 of the endorsement key that asked last')),
   ak: orNull(string('name of its attestation key')),
@@ -90,9 +81,7 @@ export function trustOf({ trust, model }: Pick<Parts, 'trust' | 'model'>, name: 
 }
 
 /** Proofs of machines, and what admins do with them (rules 15.2 to 15.6). */
-export function trustRoutes(parts: Parts): ApiRoute[] {
-  return [...machineRoutes(parts), ...adminRoutes(parts)]
-}
+export const trustRoutes = (parts: Parts): ApiRoute[] => [...machineRoutes(parts), ...adminRoutes(parts)]
 
 function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
   const own = (request: ApiRequest) => install.refuseOthers(param(request, 'node'), request)
@@ -117,7 +106,7 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
       maxBody: longestQuote,
       admit: limited,
       output: object({
-        ...{ verdict: word('good', 'bad', 'unknown'), reason: string(), salt: string() },
+        ...{ verdict, reason: string(), salt: string() },
         ...{ credential: string(), sealed: string(), exchange: string(), key: string(), signature: string() }
       }),
       handler: async (request, body) => {

@@ -93,30 +93,25 @@ const accessRuleOf = (access: string): AccessRule => accessRules[access as Acces
 const refusesViewers = ({ viewer }: AccessRule, { effect }: RouteAccess) =>
   viewer === 'none' || (viewer === undefined && effect === 'changes')
 
-/** Returns what a caller of a route needs, whether a token is read, and the codes of refusals. */
+/** Returns what a caller of a route needs, which users may call it, and the codes of refusals. */
 export function accessOf(route: RouteAccess) {
   const meaning = accessRuleOf(route.access)
   const { description, token, node, browsers } = meaning
-  const needsAdmin = refusesViewers(meaning, route)
-  const refusesNodes = node === undefined || (node === 'own' && route.path.includes('{node}'))
-  return {
-    says: needsAdmin
-      ? description.replace(/^token/, route.operator ? "an operator's token" : "an admin's token")
-      : description,
-    token,
-    codes: [
-      ...(token === 'unread' ? [] : [401]),
-      ...(browsers || (token !== 'unread' && (needsAdmin || refusesNodes)) ? [403] : [])
-    ]
-  }
-}
-
-/** Returns which users may call a route, for the documents; `limited`: to groups. */
-export function readersOf(route: RouteAccess) {
-  const meaning = accessRuleOf(route.access)
   const viewer = !refusesViewers(meaning, route)
   const operator = viewer || route.operator === true
-  return { needsToken: meaning.token !== 'unread', viewer, operator, limited: route.limited }
+  const refusesNodes = node === undefined || (node === 'own' && route.path.includes('{node}'))
+  const needed = operator ? "an operator's token" : "an admin's token"
+  const codes = [
+    ...(token === 'unread' ? [] : [401]),
+    ...(browsers || (token !== 'unread' && (!viewer || refusesNodes)) ? [403] : [])
+  ]
+  return {
+    says: viewer ? description : description.replace(/^token/, needed),
+    token,
+    viewer,
+    operator,
+    codes
+  }
 }
 
 const anonymous: Caller = { kind: 'anonymous' }
@@ -186,10 +181,7 @@ function refuseBrowsers(headers: RequestHead['headers']): void {
   )
 }
 
-/**
- * Throws 403 for requests from a page of another origin: failures would count against its reader. The front
- * server passes Host on unchanged.
- */
+/** Throws 403 for a page of another origin: failures would count against its reader. */
 export function refuseForeignPage({ origin, host, 'sec-fetch-site': site }: RequestHead['headers']): void {
   if ((origin !== undefined && isForeign(origin, host)) || site === 'cross-site')
     throw forbidden('a page of another site has asked for a token', 'browser-refused')

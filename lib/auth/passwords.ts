@@ -42,9 +42,7 @@ export async function verifyPassword(password: string, hash: string): Promise<bo
 }
 
 /** Whether `hashPassword` may have returned this. */
-export function isPasswordHash(text: string): boolean {
-  return parse(text) !== undefined
-}
+export const isPasswordHash = (text: string): boolean => parse(text) !== undefined
 
 /** Returns a hash that matches no password and costs as much to check as the costliest of `hashes`. */
 export function dummyHash(hashes: readonly string[]): string {

@@ -8,6 +8,9 @@ import { type DownloadParty, PieceTurns } from './admission/piece-turns.js'
 import type { Exchange } from './exchange.js'
 import { type FileAnswer, FileShrunk, type OpenFile } from './files.js'
 
+/** Sends the bytes of a file. */
+type Stream = (file: FileAnswer) => Promise<void>
+
 /** All files being sent. Whatever is downloaded, pieces take a short part of each turn (rules 2.13). */
 export class Downloads {
   readonly #turns = new PieceTurns()
@@ -16,10 +19,7 @@ export class Downloads {
   constructor(private readonly limit: ConcurrencyLimit) {}
 
   /** Runs `send` in a slot for one download. Throws 503 with Retry-After if none is free in time. */
-  run(
-    exchange: Exchange,
-    send: (stream: (file: FileAnswer) => Promise<void>) => Promise<void>
-  ): Promise<void> {
+  run(exchange: Exchange, send: (stream: Stream) => Promise<void>): Promise<void> {
     return this.limit
       .run(exchange, slot => send(file => this.#stream(exchange, file, slot)))
       .finally(() => {

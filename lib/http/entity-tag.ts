@@ -80,10 +80,7 @@ class Digest {
   }
 }
 
-/**
- * Reads If-Match: the STATE of each strong tag, or `*`. A weak tag (`W/"…"`) never matches, so it is dropped.
- * Throws 400 for anything else.
- */
+/** Reads If-Match: `*`, or the STATE of each strong tag; a weak one never matches. Throws 400 otherwise. */
 export function readIfMatch(header: string): '*' | readonly string[] {
   if (header.trim() === '*') return '*'
   const states: string[] = []

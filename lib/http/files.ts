@@ -159,10 +159,7 @@ interface PendingLook {
   users: number
 }
 
-/**
- * A cache of small files, which are answered as texts are (rules 2.13). Machines that boot together share one
- * look at the disk.
- */
+/** A cache of small files, answered as texts (rules 2.13). Machines that boot together share one look. */
 export class SmallFileCache {
   readonly #cached = new LRUCache<string, SmallFile>({
     maxSize: LIMITS.smallFileCacheBytes,

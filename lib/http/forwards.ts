@@ -41,12 +41,7 @@ export class Forwards {
   }
 }
 
-async function passOn(
-  exchange: Exchange,
-  { status, headers, body }: Response,
-  place: Slot,
-  begin: Begin
-): Promise<void> {
+async function passOn(exchange: Exchange, { status, headers, body }: Response, place: Slot, begin: Begin) {
   const { gone, headOnly, outgoing } = exchange
   if (gone) return void body.destroy()
   const { 'content-length': length } = headers

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http'
-import { badRequest, ServiceError } from '../base/errors.js'
+import { badRequest, ServiceError, tooLarge } from '../base/errors.js'
 import type { Log } from '../base/log.js'
 import type { ThrottledWarning } from '../base/rate-limit.js'
 import { LIMITS } from './admission/limits.js'
@@ -123,16 +123,12 @@ export function parserRefusal(
   error: NodeJS.ErrnoException & { reason?: string },
   headerBytes: number
 ): ServiceError | undefined {
-  switch (error.code) {
-    case 'HPE_HEADER_OVERFLOW':
-      return headerTooLarge(headerBytes)
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return new ServiceError(408, 'the request header came too slowly')
-    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
-      return new ServiceError(413, 'the chunk extensions are too large')
-    case 'HPE_INVALID_EOF_STATE':
-      return badRequest('the request ends before it is complete', 'invalid-http')
-  }
-  if (!error.code?.startsWith('HPE_')) return undefined
-  return badRequest(`the request is not valid HTTP/1.1: ${error.reason ?? error.message}`, 'invalid-http')
+  const { code = '' } = error
+  const invalid = (what: string) => badRequest(`the request ${what}`, 'invalid-http')
+  if (code === 'HPE_HEADER_OVERFLOW') return headerTooLarge(headerBytes)
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new ServiceError(408, 'the request header came too slowly')
+  if (code === 'HPE_CHUNK_EXTENSIONS_OVERFLOW') return tooLarge('the chunk extensions are too large')
+  if (code === 'HPE_INVALID_EOF_STATE') return invalid('ends before it is complete')
+  if (!code.startsWith('HPE_')) return undefined
+  return invalid(`is not valid HTTP/1.1: ${error.reason ?? error.message}`)
 }

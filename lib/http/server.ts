@@ -165,10 +165,7 @@ export class HttpServer<C> {
     return this.#listen(this.#server, address, port)
   }
 
-  /**
-   * Starts accepting TLS connections on another port. All limits count from the first byte (rules 2.18).
-   * Rejects when the address is unavailable.
-   */
+  /** Listens for TLS on another port, as `listen`. All limits count from the first byte (rules 2.18). */
   listenTls(address: string, port: number, context: () => SecureContext): Promise<Endpoint> {
     const handshakes = new Handshakes({
       limits: this.#limits,
@@ -251,7 +248,7 @@ export class HttpServer<C> {
   }
 
   #answer(exchange: Exchange<C>): Answer | Promise<Answer> {
-    const { incoming } = exchange
+    const { incoming, headOnly } = exchange
     const { headers } = incoming
     const options = this.options
     if (this.#connections.closing) throw shuttingDown
@@ -268,15 +265,7 @@ export class HttpServer<C> {
     const source = this.#sourceOf(incoming, handedOn)
     exchange.address = source.address
     const { route, params } = this.#router.find(incoming.method as string, segments)
-    const request = new ReceivedRequest<C>(
-      route.method,
-      path,
-      params,
-      query,
-      headers,
-      source,
-      exchange.headOnly
-    )
+    const request = new ReceivedRequest<C>(route.method, path, params, query, headers, source, headOnly)
     exchange.request = request
     exchange.route = route
     const caller = options.authorize(route, request)
@@ -348,14 +337,11 @@ export class HttpServer<C> {
     // The client has left already.
     if (peer === undefined) return UNKNOWN
     // Loopback and proxies of the other controller have no rights here: it counts as the caller.
-    if (handedOn)
-      return {
-        address: this.#isOurs(handedOn.address)
-          ? this.#readSource(peer, undefined).address
-          : handedOn.address,
-        loopback: false,
-        isHandedOn: true
-      }
+    if (handedOn) {
+      const isOurs = this.#isOurs(handedOn.address)
+      const { address } = isOurs ? this.#readSource(peer, undefined) : handedOn
+      return { address, loopback: false, isHandedOn: true }
+    }
     const forwardedFor = incoming.headers['x-forwarded-for']
     return this.#readSource(peer, Array.isArray(forwardedFor) ? forwardedFor.join() : forwardedFor)
   }
@@ -410,10 +396,7 @@ export class HttpServer<C> {
     else socket.destroy()
   }
 
-  /**
-   * Refuses CONNECT. Node removes its listeners from the socket then: a running answer would never end, so
-   * the connection is cut with it.
-   */
+  /** Refuses CONNECT. Node has removed its listeners: a running answer would never end, so it is cut. */
   #refuseTunnel(socket: Duplex): void {
     const connection = this.#connections.of(socket)
     if (connection?.current) {
@@ -443,12 +426,9 @@ export class HttpServer<C> {
 
   #refuseRaw(socket: Duplex, refusal: ServiceError): void {
     if (!socket.writable) return
-    if (!this.#connections.of(socket)?.current)
-      this.#accessLog.refusal(
-        (socket as Partial<Socket>).remoteAddress ?? '-',
-        refusal.status,
-        refusal.message
-      )
+    const { status, message } = refusal
+    const { remoteAddress = '-' } = socket as Partial<Socket>
+    if (!this.#connections.of(socket)?.current) this.#accessLog.refusal(remoteAddress, status, message)
     socket.end(rawRefusal(refusal))
     const timer = setTimeout(() => socket.destroy(), this.#limits.lingerMs)
     socket.once('close', () => clearTimeout(timer))

@@ -103,10 +103,7 @@ class OpenObject {
     else if (this.#few.set(this.key, value).size > FEW) this.end()
   }
 
-  /**
-   * Returns the object. V8 gives a new one room for all indexes below one that is assigned, 4 kB for a key
-   * "320"; JSON.parse does not.
-   */
+  /** Returns the object. V8 gives a new one room for all indexes below "320": JSON.parse does not. */
   end(): JsonObject {
     const indexes = [...(this.#few?.keys() ?? [])].filter(key => INDEX.test(key))
     if (indexes.length > 0) this.#object = JSON.parse(`{"${indexes.join('":0,"')}":0}`)

@@ -230,10 +230,7 @@ export class UnknownMachines {
 /** Returns the lookup keys of a machine that stays as it is. */
 export const keysOf = cachedPerObject(machineKeys)
 
-/**
- * Returns the node with the serial number or UUID of a machine, if it has no machine yet (rules 4.38); why it
- * is none; undefined if no node has them.
- */
+/** Returns the node with a machine's serial number or UUID and no machine (rules 4.38), or why it is none. */
 export function nodeOf(view: View, machine: MachineIds): NodeDoc | string | undefined {
   const keys = keysOf(machine)
   const names = [...new Set(keys.flatMap(key => view.index.lookup(key)))]

@@ -18,11 +18,7 @@ const MOST_SYSTEMS = 32
  * Returns the node's system: the one named in its BMC set-up, else the only one with a power state. Throws an
  * Error that names the systems if there are several.
  */
-async function systemOf(
-  connection: Connection,
-  root: JsonObject,
-  { system: wanted, setup }: Bmc
-): Promise<Resource> {
+async function systemOf(connection: Connection, root: JsonObject, { system: wanted, setup }: Bmc) {
   const collection = linkOf(root.Systems)
   if (collection === undefined) throw new Error('its Redfish service has no systems')
   const paths = linksOf((await connection.get(collection)).Members, MOST_SYSTEMS)
@@ -178,11 +174,7 @@ async function certificates(file: string): Promise<Buffer> {
 }
 
 /** Sets the device of the next boot only. */
-async function bootOnce(
-  connection: Connection,
-  { path, body }: Resource,
-  target: 'Pxe' | 'Hdd'
-): Promise<void> {
+async function bootOnce(connection: Connection, { path, body }: Resource, target: 'Pxe' | 'Hdd') {
   const boot = within(body, 'Boot')
   const targets = boot['BootSourceOverrideTarget@Redfish.AllowableValues']
   if (Array.isArray(targets) && !targets.includes(target))
@@ -239,14 +231,8 @@ function powerState({ body }: Resource): 'on' | 'off' {
   throw new Error(`tells a state of the power that is none: ${cleanLine(state, 40)}`)
 }
 
-/**
- * Changes the power state of a system, unless it is reached already. Throws an Error with what is refused.
- */
-async function switchPower(
-  connection: Connection,
-  system: Resource,
-  wanted: PowerChange | 'power boot'
-): Promise<void> {
+/** Changes the power state of a system, unless it is reached. Throws an Error with what is refused. */
+async function switchPower(connection: Connection, system: Resource, wanted: PowerChange | 'power boot') {
   const state = textAt(system.body, 'PowerState')
   const change = wanted !== 'power boot' ? wanted : state === 'Off' ? 'power on' : 'power cycle'
   // Some services refuse to switch on a machine that is on.
@@ -265,10 +251,7 @@ async function switchPower(
 }
 
 /** Returns the allowed reset types from the action or its ActionInfo; undefined if unknown. */
-async function allowedTypes(
-  connection: Connection,
-  action: JsonObject
-): Promise<readonly unknown[] | undefined> {
+async function allowedTypes(connection: Connection, action: JsonObject) {
   const told = action['ResetType@Redfish.AllowableValues']
   if (Array.isArray(told)) return told
   const path = pathAt(action, '@Redfish.ActionInfo') ?? linkOf(action['@Redfish.ActionInfo'])
@@ -317,9 +300,7 @@ const lineOf = (entry: JsonObject) =>
     .map(value => cleanLine(typeof value === 'string' ? value : ''))
     .join(' | ')
 
-/**
- * Returns the log with the system's events, of the system or of its manager; one marked as SEL is preferred.
- */
+/** Returns the log of the system or of its manager with its events; one marked as SEL is preferred. */
 async function logService(connection: Connection, system: Resource): Promise<Resource> {
   const managers = linksOf(within(system.body, 'Links').ManagedBy, 4)
   const found: Resource[] = []
