@@ -106,18 +106,13 @@ const touchesZones = ({ type, before, after }: Change) =>
 /** Stored types that are part of the interface. */
 const shownTypes = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cluster'])
 
-const onController = (controller: string | undefined) =>
-  controller === undefined ? '' : ` on controller ${controller}`
-
 /** The last properties of the answer; '' if no directory would be removed. */
 function directoriesJson(directories: readonly RemovedDirectory[]): string {
   if (directories.length === 0) return ''
   const named = directories.some(({ controller }) => controller !== undefined)
   const controllers = directories.map(({ controller = null }) => controller)
-  return (
-    `,"directories":${JSON.stringify(directories.map(({ path }) => path))}` +
-    `${named ? `,"controllers":${JSON.stringify(controllers)}` : ''}`
-  )
+  const shown = { directories: directories.map(({ path }) => path), ...(named ? { controllers } : {}) }
+  return `,${JSON.stringify(shown).slice(1, -1)}`
 }
 
 function dryRunAnswer(
@@ -126,14 +121,15 @@ function dryRunAnswer(
   felt: Impact,
   disks: string
 ) {
-  const removed = directories
-    .map(({ path, controller }) => `; the directory ${path} would be removed${onController(controller)}`)
-    .join('')
+  const removed = directories.map(({ path, controller }) => {
+    const where = controller === undefined ? '' : ` on controller ${controller}`
+    return `; the directory ${path} would be removed${where}`
+  })
   const changes = all.filter(({ type }) => shownTypes.has(type))
   function* text(): Generator<string> {
     const mark = yield* asPauses(digestChanges(all))
     yield `{"message":${JSON.stringify(
-      `${changeCounts(changes)}${impactText(changes, felt)}${disks}${removed}`
+      `${changeCounts(changes)}${impactText(changes, felt)}${disks}${removed.join('')}`
     )},"changes":[`
     const given: object[] = []
     for (const [i, change] of changes.entries()) {

@@ -165,13 +165,10 @@ const ifThere = (connection: Connection, path: string): Promise<JsonObject> =>
     throw error
   })
 
-async function certificates(file: string): Promise<Buffer> {
-  try {
-    return await readRegularFile(file)
-  } catch (error) {
-    throw new Error(`[control] ca_file cannot be read: ${(error as Error).message}`)
-  }
-}
+const certificates = (file: string): Promise<Buffer> =>
+  readRegularFile(file).catch((error: Error) => {
+    throw new Error(`[control] ca_file cannot be read: ${error.message}`)
+  })
 
 /** Sets the device of the next boot only. */
 async function bootOnce(connection: Connection, { path, body }: Resource, target: 'Pxe' | 'Hdd') {
