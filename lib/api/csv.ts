@@ -135,10 +135,7 @@ async function* piecesOf(text: string): AsyncGenerator<string> {
 }
 
 /** A column: its field, and its heading in the table. */
-interface Column {
-  readonly name: string
-  readonly shown: string
-}
+type Column = Readonly<Record<'name' | 'shown', string>>
 
 function readHead(record: readonly string[], type: ObjectType): readonly Column[] {
   if (record.length > MOST_COLUMNS)

@@ -82,12 +82,8 @@ async function overviewAnswer({ overview }: Parts, request: ApiRequest): Promise
     : await overview.text()
   if (isPretty(request.query)) return { status: 200, body: JSON.parse(text) }
   if (!zipped || !takesGzip(request.headers['accept-encoding'])) return { status: 200, json: text }
-  return {
-    status: 200,
-    bytes: await zipped(),
-    type: 'application/json',
-    headers: { 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' }
-  }
+  const coded = { 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' }
+  return { status: 200, bytes: await zipped(), type: 'application/json', headers: coded }
 }
 
 /** Streams are counted per user, and some are reserved for admins (rules 2.20). */

@@ -7,12 +7,12 @@ import { type Line, Refusals, readTable } from './csv.js'
 import { dryRunQuery, isDryRun } from './dry-run.js'
 import { acknowledge, acknowledgement, answerWhenDone } from './jobs.js'
 import { findWarnings, MOST_CHECKED, withWarnings } from './objects.js'
-import { type Body, bodyOf, get, post, script } from './row.js'
+import { bodyOf, get, post, script } from './row.js'
 import { at, csv, list, object, ref, string, word } from './schema.js'
 
-/** Body of a grab or a push: a dry run by `dryrun` or `nodry` (rules 1.6), or by the query (rules 12.7). */
-function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boolean }> {
-  const body = bodyOf(
+/** Body of a grab or a push: a dry run by `dryrun` or `nodry` (rules 1.6). */
+const transferOf = (type: 'node' | 'group') =>
+  bodyOf(
     { about: `${type} {${type}}`, at: `config.${type}.{${type}}` },
     {
       osimage: { type: objectName, required: true, meaning: 'OS image' },
@@ -28,24 +28,19 @@ function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boo
       return { osimage, dryrun: dryrun === true || nodry === false }
     }
   )
-  return {
-    ...body,
-    read: request => {
-      const { osimage, dryrun } = body.read(request)
-      return { osimage, dryrun: isDryRun(request) || dryrun }
-    }
-  }
-}
 
-/** A grab or a push of a node or a group, as an asynchronous request. */
+/** A grab or a push, as an asynchronous request; its query can ask for a dry run too (rules 12.7). */
 const transfer = (type: 'node' | 'group', verb: string, summary: string, ask: Parts['images']['grab']) =>
   post(`/config/${type}/{${type}}/${verb}`, 'user', {
     summary,
     query: dryRunQuery,
     body: transferOf(type),
     output: acknowledgement,
-    handler: async (request, { osimage, dryrun }) =>
-      acknowledge(request, await ask(param(request, type), osimage, dryrun, actorOf(request), request.signal))
+    handler: async (request, { osimage, dryrun }) => {
+      const isDry = isDryRun(request) || dryrun
+      const job = await ask(param(request, type), osimage, isDry, actorOf(request), request.signal)
+      return acknowledge(request, job)
+    }
   })
 
 const nodeOf = (request: ApiRequest) => param(request, 'node')

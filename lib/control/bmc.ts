@@ -46,7 +46,7 @@ export function bmcOf(model: Model, name: string): Bmc {
   return { node: name, address: entry.ipaddress, ...access }
 }
 
-/** Returns the access settings of a BMC set-up. Throws what `refusal` returns if it has no user or password. */
+/** Returns the access settings of a BMC set-up. Throws what `refusal` makes of a missing user or password. */
 export function bmcAccess(
   setup: BmcsetupDoc,
   refusal: (lacks: string, wayOut: string) => Error

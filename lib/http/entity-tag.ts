@@ -10,10 +10,7 @@ const PIECE_CHARACTERS = 65_536
 /** A part of what it is made from: the configuration, and what else the answer shows. */
 export type EntityTagPart = readonly [state: string, more: string]
 
-interface Made {
-  readonly state: string
-  readonly rest: string
-}
+type Made = Readonly<Record<'state' | 'rest', string>>
 
 /**
  * The entity tag of an answer: `STATE.REST` (rules 2.21). STATE is a digest of the configuration that the

@@ -250,10 +250,7 @@ export function fileAnswer(
 }
 
 /** The bytes from `start` to `end` inclusive. */
-interface ByteRange {
-  readonly start: number
-  readonly end: number
-}
+type ByteRange = Readonly<Record<'start' | 'end', number>>
 
 /**
  * Returns the part of a file of `size` bytes that a Range header asks for (RFC 9110, section 14). Undefined

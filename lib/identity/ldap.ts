@@ -195,7 +195,8 @@ async function ask<T>(
       if (!ldap_plain) await connection.encrypt(client)
       if (ldap_bind_dn !== '' && !(await isPassword(client, ldap_bind_dn, password)))
         throw new LdapFault(
-          `[auth] ldap_bind_dn: ${url} refuses ${ldap_bind_dn} with the password in ${file}; correct these two`
+          `[auth] ldap_bind_dn: ${url} refuses ${ldap_bind_dn} with the password in ${file}; ` +
+            'correct these two'
         )
       return work(client)
     })
