@@ -122,7 +122,7 @@ function transferRoutes({ model }: Parts): ApiRoute[] {
         if (isDryRun(request)) {
           const { changes, mark, felt } = await previewImport(model, given)
           const disks = await runFairly(diskWarning(await runFairly(felt(), request)), request)
-          return ok({ message: `${wouldChange(changes)}${disks}`, changes, mark })
+          return ok({ message: `${dryRunMessage(countsOf(changes))}${disks}`, changes, mark })
         }
         const expected = request.query.get('expect') ?? undefined
         const changes = await importDocument(model, given, actorOf(request), expected)
@@ -152,24 +152,20 @@ const titles: Readonly<Record<string, { readonly title: string }>> = {
   osimagetag: { title: 'tag' }
 }
 
+const countsOf = (result: ImportResult) =>
+  Object.entries(result).map(([section, touched]) => {
+    const counts = Object.entries(touched).map(([what, names]) => [what, names.length] as const)
+    return [section, counts] as const
+  })
+
 /** Counts the changes of an import: `node: 2 created, 1 deleted; switch: 1 changed`. */
 function summaryOf(result: ImportResult): string {
-  const sections = Object.entries(result).map(([section, touched]) => {
-    const counts = Object.entries(touched).flatMap(([what, { length }]) =>
-      length > 0 ? `${length} ${what}` : []
-    )
-    return `${titles[section]?.title ?? section}: ${counts.join(', ')}`
+  const sections = countsOf(result).map(([section, counts]) => {
+    const told = counts.flatMap(([what, count]) => (count > 0 ? `${count} ${what}` : []))
+    return `${titles[section]?.title ?? section}: ${told.join(', ')}`
   })
   return sections.join('; ') || 'nothing differs'
 }
-
-const wouldChange = (result: ImportResult) =>
-  dryRunMessage(
-    Object.entries(result).map(([section, touched]) => [
-      section,
-      Object.entries(touched).map(([what, names]) => [what, names.length] as const)
-    ])
-  )
 
 async function exported(model: Model, request: ApiRequest): Promise<Iterable<string>> {
   const masked = !isAdmin(request.caller)
