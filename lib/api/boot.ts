@@ -6,7 +6,7 @@ import type { Answer } from '../http/route.js'
 import { packOf, packWith } from '../image/publish.js'
 import { generationOf } from '../model/types/node.js'
 import { signedLoaders, treeDirectory } from '../services/services.js'
-import { type ApiRequest, type ApiRoute, done, ok, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, done, ok, type Parts, param, renewedToken } from './context.js'
 import { get, script } from './row.js'
 import { bytes, object, ref, string } from './schema.js'
 
@@ -35,8 +35,7 @@ function consoleRoutes({ boot, trace }: Parts): ApiRoute[] {
         ['/boot/disk', 'Boot from the local disk', 'disk', () => boot.disk()]
       ] as const
     ).map(([path, summary, asked, text]) =>
-      script(path, {
-        access: 'anyone',
+      script(path, 'anyone', {
         summary,
         text: request => {
           trace.asked(asked, request)
@@ -45,25 +44,21 @@ function consoleRoutes({ boot, trace }: Parts): ApiRoute[] {
       })
     ),
     ...['/boot/search/{macaddress}', '/boot/search/mac/{macaddress}'].map(path =>
-      script(path, {
-        access: 'machine',
+      script(path, 'machine', {
         summary: 'The boot script of the node with this MAC',
         text: request => boot.search(param(request, 'macaddress'), request)
       })
     ),
-    script('/boot/manual/hostname/{hostname}', {
-      access: 'machine',
+    script('/boot/manual/hostname/{hostname}', 'machine', {
       summary: 'The boot script of a node chosen by name',
       text: manualHost
     }),
-    script('/boot/manual/hostname/{hostname}/{macaddress}', {
-      access: 'machine',
+    script('/boot/manual/hostname/{hostname}/{macaddress}', 'machine', {
       changes: true,
       summary: 'Give the MAC to a node chosen by name, and its boot script',
       text: manualHost
     }),
-    script('/boot/manual/group/{groupname}/{macaddress}', {
-      access: 'machine',
+    script('/boot/manual/group/{groupname}/{macaddress}', 'machine', {
       changes: true,
       summary: 'Give the MAC to the first free node of a group, or to a new one, and its boot script',
       text: request => boot.manualGroup(param(request, 'groupname'), param(request, 'macaddress'), request)
@@ -80,14 +75,12 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
 function installRoutes(parts: Parts): ApiRoute[] {
   const { install, library } = parts
   return [
-    script('/boot/install/{node}', {
-      access: 'source',
+    script('/boot/install/{node}', 'source', {
       refuses: [403],
       summary: 'The install script of a node, for that node alone',
       text: request => install.script(param(request, 'node'), request)
     }),
-    get('/boot/library/{sha256}', {
-      access: 'anyone',
+    get('/boot/library/{sha256}', 'anyone', {
       summary: 'The functions of the install script that are the same for every node',
       output: bytes,
       handler: request => {
@@ -102,8 +95,7 @@ function installRoutes(parts: Parts): ApiRoute[] {
         return { status: 200, bytes: text, type: 'text/plain; charset=utf-8', headers }
       }
     }),
-    get('/boot/running/{node}/{tarball}', {
-      access: 'source',
+    get('/boot/running/{node}/{tarball}', 'source', {
       changes: true,
       query: {
         state: string('what systemd says of the system: running, degraded, starting'),
@@ -113,14 +105,12 @@ function installRoutes(parts: Parts): ApiRoute[] {
       summary: "The node's system tells that it is up, and which packed image it was made from",
       handler: request => reportRunning(parts, request)
     }),
-    script('/kickstart/install/{node}', {
-      access: 'machine',
+    script('/kickstart/install/{node}', 'machine', {
       summary: 'The kickstart of a node, or what its installer has in its place: a preseed, an autoinstall',
       text: request => install.kickstart(param(request, 'node'), request)
     }),
     ...seedFiles.map(file =>
-      script(`/boot/cloud-init/{node}/${file}`, {
-        access: 'source',
+      script(`/boot/cloud-init/{node}/${file}`, 'source', {
         summary: `The ${file} of a node for cloud-init (NoCloud), for that node alone`,
         text: request => {
           const { caller } = request
@@ -135,8 +125,7 @@ function installRoutes(parts: Parts): ApiRoute[] {
 /** Roles and scripts, each with the place where it belongs (rules 4.10). */
 function payloadRoutes({ boot, config }: Parts): ApiRoute[] {
   return [
-    get('/boot/roles/{role}', {
-      access: 'node',
+    get('/boot/roles/{role}', 'node', {
       refuses: [403],
       summary: 'A role: where it belongs, and its text in base64',
       output: payloadSchema,
@@ -148,8 +137,7 @@ function payloadRoutes({ boot, config }: Parts): ApiRoute[] {
         return payload(join(config.paths.roles, role), `role ${role}`, 'multi-user.target')
       }
     }),
-    get('/boot/scripts/{script}', {
-      access: 'node',
+    get('/boot/scripts/{script}', 'node', {
       summary: 'A script: where it belongs, and its text in base64',
       output: payloadSchema,
       handler: request => {
@@ -164,22 +152,19 @@ function payloadRoutes({ boot, config }: Parts): ApiRoute[] {
 function fileRoutes(parts: Parts): ApiRoute[] {
   const loaders = loadersIn(parts.config)
   return [
-    get('/boot/files/{node}', {
-      access: 'node',
+    get('/boot/files/{node}', 'node', {
       summary: 'The files of a node as a tar, for that node; for anybody else its secrets are masked',
       output: bytes,
       handler: request => nodeTar(parts, request)
     }),
-    get('/boot/{file}', {
-      access: 'anyone',
+    get('/boot/{file}', 'anyone', {
       answers: [200, 206],
       refuses: [416],
       summary: 'A kernel or initramfs that an image names, or an iPXE binary',
       output: bytes,
       handler: request => bootFile(parts, request, loaders)
     }),
-    get('/files/{tarball}', {
-      access: 'files',
+    get('/files/{tarball}', 'files', {
       answers: [200, 206],
       refuses: [403, 416],
       summary: 'A packed image or its torrent',
@@ -206,7 +191,8 @@ async function reportRunning({ install, status }: Parts, request: ApiRequest): P
 }
 
 /** The files of a node as a tar, with a new token for a node whose own expires. */
-async function nodeTar({ model, nodeFiles, tokens, trust }: Parts, request: ApiRequest): Promise<Answer> {
+async function nodeTar(parts: Parts, request: ApiRequest): Promise<Answer> {
+  const { model, nodeFiles, trust } = parts
   const { caller } = request
   const node = param(request, 'node')
   const own = caller.kind === 'node' ? caller : undefined
@@ -220,14 +206,7 @@ async function nodeTar({ model, nodeFiles, tokens, trust }: Parts, request: ApiR
         'invalid-token'
       )
   })
-  // Node tokens expire.
-  const renewed = own && tokens.renewNode(own)
-  return {
-    status: 200,
-    bytes,
-    type: 'application/x-tar',
-    headers: renewed === undefined ? {} : { 'x-access-tokens': renewed }
-  }
+  return { status: 200, bytes, type: 'application/x-tar', headers: renewedToken(parts, caller) }
 }
 
 /** Returns the files that UEFI HTTP boot fetches: shim, and what shim fetches beside itself (rules 4.44). */
@@ -236,11 +215,7 @@ const loadersIn = (config: Parts['config']): ReadonlySet<string> =>
 
 const autoexec = 'autoexec.ipxe'
 
-function bootFile(
-  { model, trace, config }: Parts,
-  request: ApiRequest,
-  loaders: ReadonlySet<string>
-): Answer {
+function bootFile({ model, trace, config }: Parts, request: ApiRequest, loaders: ReadonlySet<string>) {
   const name = param(request, 'file')
   if (loaders.has(name)) return { status: 200, file: join(treeDirectory(config), name) }
   const isNamed = model.view.index.isImageFile('boot', name)

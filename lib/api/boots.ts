@@ -29,8 +29,7 @@ export function bootsRoutes(parts: Parts): ApiRoute[] {
   const { model, boots } = parts
   const nodeOf = (request: ApiRequest) => model.get('node', param(request, 'node'))
   return [
-    get('/monitor/node/{node}/_boots', {
-      access: 'minimal',
+    get('/monitor/node/{node}/_boots', 'minimal', {
       limited: 'node',
       summary: 'The last 10 boots of a node, each step with its time; the oldest first',
       output: at(
@@ -50,8 +49,7 @@ export function bootsRoutes(parts: Parts): ApiRoute[] {
         return ok({ monitor: { boots: { [name]: shown } } })
       }
     }),
-    get('/monitor/node/{node}/_why', {
-      access: 'minimal',
+    get('/monitor/node/{node}/_why', 'minimal', {
       limited: 'node',
       summary: 'Why the node did not boot, or how far it is: one sentence with what to do',
       output: at(
@@ -134,9 +132,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
 }
 
 function othersUnseen({ model, boots }: Parts, node: string): number {
-  let count = 0
-  for (const other of model.view.names('node')) if (other !== node && !boots.hasSeen(other)) count++
-  return count
+  return model.view.names('node').filter(other => other !== node && !boots.hasSeen(other)).length
 }
 
 /** The address that the DHCP server leased to one of the MACs. Unreadable leases count as none. */

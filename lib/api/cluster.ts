@@ -48,9 +48,10 @@ const names = list(string())
 const touchedNames = object({ created: names, changed: names, deleted: names })
 
 /** The cluster's settings and controllers, export and import (rules 1.1, 3.11, 3.15). */
-export function clusterRoutes(parts: Parts): ApiRoute[] {
-  return [...settingsRoutes(parts), ...transferRoutes(parts)]
-}
+export const clusterRoutes = (parts: Parts): ApiRoute[] => [
+  ...settingsRoutes(parts),
+  ...transferRoutes(parts)
+]
 
 /** The settings, and the removal of a controller. */
 function settingsRoutes(parts: Parts): ApiRoute[] {
@@ -61,14 +62,12 @@ function settingsRoutes(parts: Parts): ApiRoute[] {
       readSettings(changedSettings(openEnvelope(request, 'config.cluster'), parts), model.cluster)
   }
   return [
-    get('/config/cluster', {
-      access: 'user',
+    get('/config/cluster', 'user', {
       summary: 'The cluster and its controllers',
       output: clusterSchema,
       handler: () => ok({ config: { cluster: shown(parts) } })
     }),
-    post('/config/cluster', {
-      access: 'user',
+    post('/config/cluster', 'user', {
       answers: [204],
       summary: 'Change settings of the cluster',
       body: settings,
@@ -77,8 +76,7 @@ function settingsRoutes(parts: Parts): ApiRoute[] {
         return { status: 204 }
       }
     }),
-    ...deletion('/config/cluster/{controller}', {
-      access: 'user',
+    ...deletion('/config/cluster/{controller}', 'user', {
       summary: 'Remove a controller that no longer runs',
       handler: async request => {
         const name = param(request, 'controller')
@@ -96,21 +94,18 @@ function settingsRoutes(parts: Parts): ApiRoute[] {
 function transferRoutes({ model }: Parts): ApiRoute[] {
   const document: Body<JsonValue> = { schema: sections, read: request => openEnvelope(request, 'config') }
   return [
-    get('/config/cluster/export', {
-      access: 'user',
+    get('/config/cluster/export', 'user', {
       refuses: [404],
       summary: 'Everything that is configured, as one document; secrets in the clear for an admin only',
       output: sections,
       handler: async request => ({ status: 200, json: await exported(model, request) })
     }),
-    get('/config/cluster/snapshot', {
-      access: 'admin',
+    get('/config/cluster/snapshot', 'admin', {
       summary: 'Every object as its file holds it, secrets encrypted, all of one moment: for svcd backup',
       output: object({ snapshot: map(string('the text of the file')) }),
       handler: () => ({ status: 200, json: snapshot(model) })
     }),
-    post('/config/cluster/import', {
-      access: 'user',
+    post('/config/cluster/import', 'user', {
       answers: [201, 200],
       refuses: [404],
       query: { dryrun: word('yes', 'no'), expect: string('the "mark" from the answer of a dry run') },
@@ -127,7 +122,7 @@ function transferRoutes({ model }: Parts): ApiRoute[] {
         if (isDryRun(request)) {
           const { changes, mark, felt } = await previewImport(model, given)
           const disks = await runFairly(diskWarning(await runFairly(felt(), request)), request)
-          return ok({ message: `${wouldChange(changes)}${disks}`, changes, mark })
+          return ok({ message: `${dryRunMessage(countsOf(changes))}${disks}`, changes, mark })
         }
         const expected = request.query.get('expect') ?? undefined
         const changes = await importDocument(model, given, actorOf(request), expected)
@@ -157,24 +152,20 @@ const titles: Readonly<Record<string, { readonly title: string }>> = {
   osimagetag: { title: 'tag' }
 }
 
+const countsOf = (result: ImportResult) =>
+  Object.entries(result).map(([section, touched]) => {
+    const counts = Object.entries(touched).map(([what, names]) => [what, names.length] as const)
+    return [section, counts] as const
+  })
+
 /** Counts the changes of an import: `node: 2 created, 1 deleted; switch: 1 changed`. */
 function summaryOf(result: ImportResult): string {
-  const sections = Object.entries(result).map(([section, touched]) => {
-    const counts = Object.entries(touched).flatMap(([what, { length }]) =>
-      length > 0 ? `${length} ${what}` : []
-    )
-    return `${titles[section]?.title ?? section}: ${counts.join(', ')}`
+  const sections = countsOf(result).map(([section, counts]) => {
+    const told = counts.flatMap(([what, count]) => (count > 0 ? `${count} ${what}` : []))
+    return `${titles[section]?.title ?? section}: ${told.join(', ')}`
   })
   return sections.join('; ') || 'nothing differs'
 }
-
-const wouldChange = (result: ImportResult) =>
-  dryRunMessage(
-    Object.entries(result).map(([section, touched]) => [
-      section,
-      Object.entries(touched).map(([what, names]) => [what, names.length] as const)
-    ])
-  )
 
 async function exported(model: Model, request: ApiRequest): Promise<Iterable<string>> {
   const masked = !isAdmin(request.caller)

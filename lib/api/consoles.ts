@@ -2,7 +2,7 @@ import { badRequest } from '../base/errors.js'
 import { MOST_LINES } from '../consoles/logs.js'
 import { boolean, freeText } from '../model/field.js'
 import { type ApiRoute, actorOf, isoTime, ok, type Parts, param } from './context.js'
-import { eventHeaders, subscriberOf } from './events.js'
+import { eventStream, subscriberOf } from './events.js'
 import { bodyOf, get, post } from './row.js'
 import { at, list, object, orNull, plainText, string, time } from './schema.js'
 
@@ -12,8 +12,7 @@ const LONGEST_INPUT = 64 * 1024
 /** Serial consoles of nodes (rules 13.6). The leader has them, so others hand these requests on to it. */
 export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
   return [
-    get('/control/console/{node}', {
-      access: 'admin',
+    get('/control/console/{node}', 'admin', {
       operator: true,
       limited: 'node',
       changes: true,
@@ -22,15 +21,12 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
         'the first names the session, which is needed to type',
       output: plainText,
       handler: async request => ({
-        status: 200,
-        type: 'text/event-stream; charset=utf-8',
-        headers: eventHeaders,
+        ...eventStream,
         feed: await consoles.attach(model.get('node', param(request, 'node')).name, actorOf(request)),
         ...subscriberOf(request.caller)
       })
     }),
-    post('/control/console/{node}', {
-      access: 'admin',
+    post('/control/console/{node}', 'admin', {
       operator: true,
       limited: 'node',
       answers: [204],
@@ -50,8 +46,7 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
         return { status: 204 }
       }
     }),
-    get('/monitor/console/{node}', {
-      access: 'admin',
+    get('/monitor/console/{node}', 'admin', {
       operator: true,
       limited: 'node',
       summary: `The last lines of a node's console, the oldest first; at most ${MOST_LINES}`,

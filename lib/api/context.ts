@@ -155,6 +155,16 @@ export const done = (status: number, message: string): Answer =>
 /** A time as answers show it; `ms`: since 1970. */
 export const isoTime = (ms: number | undefined) => (ms === undefined ? null : new Date(ms).toISOString())
 
+/** Changes a result, at once where it is ready: promises cost much when thousands of machines ask. */
+export const whenReady = <A, B>(given: A | Promise<A>, change: (given: A) => B): B | Promise<B> =>
+  given instanceof Promise ? given.then(change) : change(given)
+
+/** The header with a new token for a node whose own will expire; none for others. */
+export function renewedToken({ tokens }: Parts, caller: Caller): Readonly<Record<string, string>> {
+  const renewed = caller.kind === 'node' ? tokens.renewNode(caller) : undefined
+  return renewed === undefined ? {} : { 'x-access-tokens': renewed }
+}
+
 /** Returns a path parameter. Throws TypeError if the route's path has none of this name. */
 export function param(request: ApiRequest, name: string): string {
   const value = request.params[name]

@@ -1,14 +1,13 @@
-import { accountOf } from '../auth/access.js'
 import { runFairly } from '../base/concurrency.js'
 import { badRequest, notFound } from '../base/errors.js'
 import { MOST_NODES, type NodeResult } from '../control/control.js'
 import { allCommands, type Command, commands, isReading, type Part } from '../model/bmc-commands.js'
 import { freeText } from '../model/field.js'
 import { type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
-import { maySeeJob } from './jobs.js'
+import { maySeeJob, running, userOf } from './jobs.js'
 import { nodesFor } from './node-sets.js'
 import { bodyOf, get, post } from './row.js'
-import { at, map, object, type Schema, string, word } from './schema.js'
+import { at, map, object, type Schema, string } from './schema.js'
 
 /** Bytes of a list of 10,000 nodes, all named. */
 const LONGEST_HOSTLIST = 1024 * 1024
@@ -33,8 +32,7 @@ const texts: Readonly<Record<Command, string>> = {
 const outcomes = (part: Schema) =>
   object({
     request_id: string(),
-    state: word('queued', 'running', 'done', 'failed'),
-    progress: { type: 'number', minimum: 0, maximum: 1 },
+    ...running,
     control: object({ ...part, failed: map(string('why')) })
   })
 const group = object({
@@ -47,8 +45,7 @@ const group = object({
 export function controlRoutes(parts: Parts): ApiRoute[] {
   const { control, jobs, model } = parts
   const actions = allCommands.flatMap(({ part, action, command }) => [
-    get(`/control/action/${part}/{node}/_${action}`, {
-      access: 'user',
+    get(`/control/action/${part}/{node}/_${action}`, 'user', {
       operator: true,
       limited: 'node',
       ...(isReading(command)
@@ -60,9 +57,8 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
         return isReading(command) ? ok({ control: { [part]: text } }) : { status: 204 }
       }
     }),
-    post(`/control/action/${part}/_${action}`, {
-      // Viewers may read.
-      access: isReading(command) ? 'reader' : 'user',
+    // Viewers may read.
+    post(`/control/action/${part}/_${action}`, isReading(command) ? 'reader' : 'user', {
       operator: true,
       limited: 'filtered',
       summary: `${texts[command]}: of many nodes, by an asynchronous request`,
@@ -87,19 +83,16 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
   return [
     ...actions,
     // It records what it has reported, so it does not answer HEAD.
-    get('/control/status/{request_id}', {
-      access: 'reader',
+    get('/control/status/{request_id}', 'reader', {
       limited: 'filtered',
       changes: true,
       summary: "The results of such a request since this user's last call; 404 after its end",
       output: outcomes(Object.fromEntries(Object.keys(commands).map(part => [part, group]))),
       handler: async request => {
-        const { caller } = request
-        if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
-        const id = param(request, 'request_id')
+        const [id, user] = [param(request, 'request_id'), userOf(request)]
         const job = jobs.summary(id)
         const asked = maySeeJob(request, job) && allCommands.find(({ command }) => command === job?.kind)
-        const poll = asked && (await jobs.pollResults(id, accountOf(caller)))
+        const poll = asked && (await jobs.pollResults(id, user))
         if (!poll)
           throw notFound(
             `there is no request ${id} about the power of nodes, or this user has read its end already`,
@@ -112,12 +105,9 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
 }
 
 function checkCount(count: number, command: Command): void {
-  if (count === 0) throw badRequest(`${command}: field "hostlist" names no node`, 'invalid-set')
-  if (count > MOST_NODES)
-    throw badRequest(
-      `${command}: field "hostlist" names ${count} nodes; at most ${MOST_NODES} are allowed`,
-      'invalid-set'
-    )
+  if (count > 0 && count <= MOST_NODES) return
+  const what = count === 0 ? 'no node' : `${count} nodes; at most ${MOST_NODES} are allowed`
+  throw badRequest(`${command}: field "hostlist" names ${what}`, 'invalid-set')
 }
 
 type Poll = NonNullable<Awaited<ReturnType<Parts['jobs']['pollResults']>>>

@@ -17,6 +17,10 @@ const PIECE_CHARACTERS = 1024
 const MOST_COLUMNS = 512
 const MOST_REPORTED = 20
 
+/** Returns a 400 for a table of which nothing is taken. */
+const refused = (why: string) =>
+  badRequest(`the table is refused, nothing was changed: ${why}`, 'invalid-table')
+
 /** A line of a table: the fields of one object. */
 export interface Line {
   readonly line: number
@@ -40,11 +44,8 @@ export class Refusals {
   add(line: number, why: string, column = ''): void {
     const at = column === '' ? '' : `${column}: `
     const name = `${at}${why.replace(VARYING, '')}`
-    const kind = this.#kinds.get(name) ?? {
-      count: 0,
-      lines: [],
-      folded: `${at}${why}, first in line ${line}`
-    }
+    const folded = `${at}${why}, first in line ${line}`
+    const kind = this.#kinds.get(name) ?? { count: 0, lines: [], folded }
     if (kind.count === 0 && this.#kinds.size === MOST_REPORTED) {
       this.#more++
       return
@@ -65,11 +66,7 @@ export class Refusals {
     const texts = told.sort(([one], [other]) => one - other).map(([, text]) => text)
     const more = this.#more + Math.max(0, told.length - MOST_REPORTED)
     const rest = more > 0 ? `; and ${more} more` : ''
-    throw badRequest(
-      'the table is refused, nothing was changed: ' +
-        `${visible(texts.slice(0, MOST_REPORTED).join('; '))}${rest}`,
-      'invalid-table'
-    )
+    throw refused(`${visible(texts.slice(0, MOST_REPORTED).join('; '))}${rest}`)
   }
 }
 
@@ -83,10 +80,8 @@ export async function readTable(text: string, type: ObjectType, refusals: Refusa
   const separators = first.replace(/"[^"]*"/g, '')
   const [delimiter = ','] = separators.includes(',') ? [] : (/[;\t|]/.exec(separators) ?? [])
   if (delimiter !== ',' && delimiter !== ';')
-    throw badRequest(
-      'the table is refused, nothing was changed: its cells are separated by ' +
-        `${delimiter === '\t' ? 'tabs' : `"${delimiter}"`}: separate them by commas`,
-      'invalid-table'
+    throw refused(
+      `its cells are separated by ${delimiter === '\t' ? 'tabs' : `"${delimiter}"`}: separate them by commas`
     )
   const lines: Line[] = []
   const seen = new Map<string, number>()
@@ -140,18 +135,11 @@ async function* piecesOf(text: string): AsyncGenerator<string> {
 }
 
 /** A column: its field, and its heading in the table. */
-interface Column {
-  readonly name: string
-  readonly shown: string
-}
+type Column = Readonly<Record<'name' | 'shown', string>>
 
 function readHead(record: readonly string[], type: ObjectType): readonly Column[] {
   if (record.length > MOST_COLUMNS)
-    throw badRequest(
-      `the table is refused, nothing was changed: it has ${record.length} columns; ` +
-        `at most ${MOST_COLUMNS} are allowed`,
-      'invalid-table'
-    )
+    throw refused(`it has ${record.length} columns; at most ${MOST_COLUMNS} are allowed`)
   const shown = record.map(name => unguarded(name.trim()))
   const names = shown.map(name => columnFor(type, name))
   const refusals = new Refusals()
@@ -221,17 +209,13 @@ function readLine(
   refusals: Refusals
 ): Line | undefined {
   if (record.every(cell => cell.trim() === '')) return undefined
-  if (record.length !== head.length) {
-    refusals.add(line, `the line has ${record.length} cells, the table ${head.length} columns`)
-    return undefined
-  }
-  const columnAt = (i: number) => `column ${i + 1} (${head[i]?.shown})`
+  if (record.length !== head.length)
+    return void refusals.add(line, `the line has ${record.length} cells, the table ${head.length} columns`)
+  const cellAt = (i: number) => `column ${i + 1} (${head[i]?.shown})`
   const at = head.findIndex(column => column.name === 'name')
   const name = (record[at] as string).trim()
-  if (!type.isName(name)) {
-    refusals.add(line, `a name must be ${type.nameRule}, not ${JSON.stringify(name)}`, columnAt(at))
-    return undefined
-  }
+  if (!type.isName(name))
+    return void refusals.add(line, `a name must be ${type.nameRule}, not ${JSON.stringify(name)}`, cellAt(at))
   const cells = head.flatMap(({ name: column }, i) => {
     const text = unguarded(record[i] as string)
     return text.trim() === '' || column === 'name' || column.startsWith('_') ? [] : [{ column, text, i }]
@@ -246,7 +230,7 @@ function readLine(
       return why === undefined ? [] : { why, i: cell.i }
     })
     for (const { why, i } of faults)
-      refusals.add(line, why.replace('must be true or false', 'must be yes or no'), columnAt(i))
+      refusals.add(line, why.replace('must be true or false', 'must be yes or no'), cellAt(i))
     if (faults.length === 0) refusals.add(line, error.message)
     return undefined
   }

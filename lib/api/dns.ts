@@ -43,8 +43,7 @@ export function dnsRoutes({ model }: Parts): ApiRoute[] {
     tx.put('network', name, records.length > 0 ? { ...rest, dns_records: records } : rest)
   }
   return [
-    get(base, {
-      access: 'user',
+    get(base, 'user', {
       summary: 'The additional DNS records of a network',
       output: schema,
       handler: request => {
@@ -52,8 +51,7 @@ export function dnsRoutes({ model }: Parts): ApiRoute[] {
         return ok(config('dns', { [name]: dns_records }))
       }
     }),
-    post(base, {
-      access: 'user',
+    post(base, 'user', {
       answers: [201, 204],
       summary: 'Add or change DNS records of a network',
       body,
@@ -75,8 +73,7 @@ export function dnsRoutes({ model }: Parts): ApiRoute[] {
         return withWarnings(done(added ? 201 : 204, `DNS records of network ${name} created`), warnings)
       }
     }),
-    ...deletion(`${base}/{host}`, {
-      access: 'user',
+    ...deletion(`${base}/{host}`, 'user', {
       summary: 'Delete a DNS record of a network',
       handler: async request => {
         const [name, host] = [param(request, 'network'), param(request, 'host')]

@@ -1,4 +1,4 @@
-import { accessOf, readersOf } from '../auth/access.js'
+import { accessOf } from '../auth/access.js'
 import { groupBy } from '../base/lists.js'
 import { type BodyField, interfaceEntry } from '../model/request.js'
 import { secretEntry } from '../model/secrets.js'
@@ -37,11 +37,11 @@ const limits = {
 /** Returns docs/access.md with the table of the routes that others than admins may call. */
 export function accessDocument(routes: readonly ApiRoute[], page: string): string {
   const rows = routes.flatMap(route => {
-    const { needsToken, viewer, operator, limited } = readersOf(route)
-    if (!needsToken || !operator) return []
+    const { token, viewer, operator } = accessOf(route)
+    if (token === 'unread' || !operator) return []
     const mark = (may: boolean) => (may ? 'yes' : 'no')
     const name = `${route.method} \`${route.path}\``
-    return [[name, mark(viewer), mark(operator), limited ? limits[limited] : 'no']]
+    return [[name, mark(viewer), mark(operator), route.limited ? limits[route.limited] : 'no']]
   })
   const head = ['route', 'viewer', 'operator', 'limited to groups']
   return `${page.slice(0, page.indexOf('\n| route |'))}\n${table(head, rows)}\n`

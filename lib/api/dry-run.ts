@@ -14,26 +14,19 @@ import { type Captured, capture } from '../services/capture.js'
 import { foreignNameWarnings, ownedZones } from '../services/dns/data.js'
 import type { DifferingFile } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, type Parts, replaced } from './context.js'
+import { acknowledgement } from './jobs.js'
 import { choice } from './listing.js'
 import { MOST_CHECKED, withWarnings } from './objects.js'
 import { word } from './schema.js'
 
-/** Changes that a job makes, or that have a dry run of their own. */
+/** Changes that a job makes, though it is not always acknowledged, or that have a dry run of their own. */
 const withoutDryRun = new Set([
   '/config/cluster/{controller}/_delete',
   '/config/cluster/import',
   '/config/token/{token}',
   '/config/token/{token}/_delete',
   '/config/osimage',
-  '/config/osimage/{osimage}/_clone',
-  '/config/osimage/{osimage}/_import',
-  '/config/osimage/{osimage}/_update',
-  '/config/osimage/{osimage}/_push',
-  '/config/osimage/{osimage}/kernel',
-  '/config/node/{node}/_rehearse',
-  '/config/node/{node}/_osgrab',
-  '/config/node/{node}/_ospush',
-  '/config/group/{group}/_ospush'
+  '/config/osimage/{osimage}/_clone'
 ])
 
 export const dryRunQuery = { dryrun: word('no', 'yes') }
@@ -42,17 +35,15 @@ export const dryRunQuery = { dryrun: word('no', 'yes') }
 export const isDryRun = ({ query }: ApiRequest) => choice(query, 'dryrun', ['no', 'yes']) === 'yes'
 
 /** Whether a route has a dry run: the changes of the configuration (rules 12.7). */
-export const hasDryRun = ({ path, effect, method }: ApiRoute) =>
+export const hasDryRun = ({ path, effect, method, output }: ApiRoute) =>
   effect === 'changes' &&
   path.startsWith('/config/') &&
   (method === 'POST' || path.endsWith('/_delete')) &&
+  output !== acknowledgement &&
   !withoutDryRun.has(path)
 
 /** Adds the dry run: `dryrun=yes` rolls the transaction back and reports its changes. */
-export function withDryRun(
-  route: ApiRoute,
-  parts: Pick<Parts, 'services' | 'model' | 'images' | 'config' | 'inventories' | 'trust'>
-): ApiRoute {
+export function withDryRun(route: ApiRoute, parts: Parts): ApiRoute {
   const { services, model, images, config, inventories, trust } = parts
   return {
     ...route,
@@ -115,18 +106,13 @@ const touchesZones = ({ type, before, after }: Change) =>
 /** Stored types that are part of the interface. */
 const shownTypes = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cluster'])
 
-const onController = (controller: string | undefined) =>
-  controller === undefined ? '' : ` on controller ${controller}`
-
 /** The last properties of the answer; '' if no directory would be removed. */
 function directoriesJson(directories: readonly RemovedDirectory[]): string {
   if (directories.length === 0) return ''
   const named = directories.some(({ controller }) => controller !== undefined)
   const controllers = directories.map(({ controller = null }) => controller)
-  return (
-    `,"directories":${JSON.stringify(directories.map(({ path }) => path))}` +
-    `${named ? `,"controllers":${JSON.stringify(controllers)}` : ''}`
-  )
+  const shown = { directories: directories.map(({ path }) => path), ...(named ? { controllers } : {}) }
+  return `,${JSON.stringify(shown).slice(1, -1)}`
 }
 
 function dryRunAnswer(
@@ -135,14 +121,15 @@ function dryRunAnswer(
   felt: Impact,
   disks: string
 ) {
-  const removed = directories
-    .map(({ path, controller }) => `; the directory ${path} would be removed${onController(controller)}`)
-    .join('')
+  const removed = directories.map(({ path, controller }) => {
+    const where = controller === undefined ? '' : ` on controller ${controller}`
+    return `; the directory ${path} would be removed${where}`
+  })
   const changes = all.filter(({ type }) => shownTypes.has(type))
   function* text(): Generator<string> {
     const mark = yield* asPauses(digestChanges(all))
     yield `{"message":${JSON.stringify(
-      `${changeCounts(changes)}${impactText(changes, felt)}${disks}${removed}`
+      `${changeCounts(changes)}${impactText(changes, felt)}${disks}${removed.join('')}`
     )},"changes":[`
     const given: object[] = []
     for (const [i, change] of changes.entries()) {

@@ -9,29 +9,28 @@ import { get } from './row.js'
 import { at, list, object, plainText, string, word } from './schema.js'
 
 /** Keeps front servers from buffering events, and caches from storing them. */
-export const eventHeaders = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' }
+const headers = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' }
+/** An answer with events, but for these. */
+export const eventStream = { status: 200, type: 'text/event-stream; charset=utf-8', headers }
 
 /** Events as they happen, the overview to start from, the audit log (rules 6.9 to 6.11). */
 export function eventRoutes(parts: Parts): ApiRoute[] {
   return [
-    get('/monitor/events', {
-      access: 'user',
+    get('/monitor/events', 'user', {
       limited: 'filtered',
       summary: 'Events as server-sent events; with Last-Event-ID also the missed ones',
       query: { follow: word('yes', 'no') },
       output: plainText,
       handler: request => {
         const reader = readerFor(parts, request)
-        const answer = { status: 200, type: 'text/event-stream; charset=utf-8', headers: eventHeaders }
         if (choice(request.query, 'follow', ['yes', 'no']) === 'yes')
-          return { ...answer, feed: reader, ...subscriberOf(request.caller) }
+          return { ...eventStream, feed: reader, ...subscriberOf(request.caller) }
         let text = ''
         for (let piece = reader.next(); piece !== ''; piece = reader.next()) text += piece
-        return { ...answer, text }
+        return { ...eventStream, text }
       }
     }),
-    get('/monitor/overview', {
-      access: 'user',
+    get('/monitor/overview', 'user', {
       limited: 'filtered',
       summary: 'State, last boot step and running image of all nodes; a list of values for each',
       output: at(
@@ -44,8 +43,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
       ),
       handler: request => overviewAnswer(parts, request)
     }),
-    get('/monitor/audit', {
-      access: 'admin',
+    get('/monitor/audit', 'admin', {
       summary:
         'The last changes that users made, or machines, newest first: ' +
         '200 lines of the audit log at most, of all controllers together',
@@ -55,10 +53,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
         object({
           audit: list({ type: 'object' }),
           missing: list(
-            object({
-              controller: string('a controller whose lines are missing'),
-              reason: string()
-            })
+            object({ controller: string('a controller whose lines are missing'), reason: string() })
           )
         })
       ),
@@ -73,14 +68,11 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
 
 /** A reader from the last event of the client on; of a limited caller, with the nodes of its groups alone. */
 function readerFor({ events, model }: Parts, { headers, caller }: ApiRequest): EventReader {
-  const lastId = headers['last-event-id']
+  const { 'last-event-id': lastId = '' } = headers
+  const role = caller.kind === 'user' ? caller.role : 'viewer'
   const groups = groupsOf(caller)
   const sees = (node: string) => groups?.includes(model.view.get('node', node)?.group ?? '') === true
-  return events.reader(
-    typeof lastId === 'string' && lastId !== '' ? lastId : undefined,
-    caller.kind === 'user' ? caller.role : 'viewer',
-    groups && sees
-  )
+  return events.reader(String(lastId) || undefined, role, groups && sees)
 }
 
 async function overviewAnswer({ overview }: Parts, request: ApiRequest): Promise<Answer> {
@@ -90,12 +82,8 @@ async function overviewAnswer({ overview }: Parts, request: ApiRequest): Promise
     : await overview.text()
   if (isPretty(request.query)) return { status: 200, body: JSON.parse(text) }
   if (!zipped || !takesGzip(request.headers['accept-encoding'])) return { status: 200, json: text }
-  return {
-    status: 200,
-    bytes: await zipped(),
-    type: 'application/json',
-    headers: { 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' }
-  }
+  const coded = { 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' }
+  return { status: 200, bytes: await zipped(), type: 'application/json', headers: coded }
 }
 
 /** Streams are counted per user, and some are reserved for admins (rules 2.20). */

@@ -15,8 +15,7 @@ export function exportRoutes(parts: Parts): ApiRoute[] {
   const { model, status, inventories } = parts
   const known = Object.entries(formats).map(([name, { meaning }]) => `${name} (${meaning})`)
   return [
-    get('/config/export/{format}', {
-      access: 'user',
+    get('/config/export/{format}', 'user', {
       limited: 'filtered',
       summary: `The nodes in the format of another program, without secrets: ${known.join(', ')}`,
       query: {

@@ -10,7 +10,7 @@ import {
 } from '../inventory/facts.js'
 import type { NodeInventory } from '../inventory/inventories.js'
 import { differenceText } from '../inventory/odd.js'
-import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param, renewedToken } from './context.js'
 import type { Listing } from './listing.js'
 import { listedNodes, nodesQuery } from './node-sets.js'
 import { type Body, get, openEnvelope, post } from './row.js'
@@ -58,17 +58,7 @@ const inventories: Listing = {
       columns.map(name => [name, /^(?:disks|interfaces|pci|.*slots)$/.test(name) ? object({}) : string()])
     )
   ),
-  columns: [
-    'name',
-    'system.product',
-    'cpu.model',
-    'cpu.sockets',
-    'memory.total',
-    'dimms',
-    'drives',
-    'gpus',
-    'since'
-  ]
+  columns: 'name system.product cpu.model cpu.sockets memory.total dimms drives gpus since'.split(' ')
 }
 
 const difference = {
@@ -85,16 +75,14 @@ const odd: Listing = {
 export function inventoryRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   return [
-    post('/monitor/inventory/{node}', {
-      access: 'node',
+    post('/monitor/inventory/{node}', 'node', {
       answers: [204],
       summary: 'Report what a node is made of',
       body: report,
       maxBody: 65_536,
       handler: (request, given) => takeReport(parts, request, given)
     }),
-    get('/monitor/inventory', {
-      access: 'admin',
+    get('/monitor/inventory', 'admin', {
       summary: 'What the nodes are made of, as they reported it',
       query: nodesQuery,
       output: at(place, shown),
@@ -104,8 +92,7 @@ export function inventoryRoutes(parts: Parts): ApiRoute[] {
           return snapshot ? [{ name, values: () => rowOf(name, snapshot()) }] : []
         })
     }),
-    get('/monitor/inventory/{node}', {
-      access: 'admin',
+    get('/monitor/inventory/{node}', 'admin', {
       summary: 'What a node is made of, as it reported it',
       output: at(place, shown),
       handler: request => {
@@ -120,8 +107,7 @@ export function inventoryRoutes(parts: Parts): ApiRoute[] {
         return ok({ monitor: { inventory: { [name]: { since, ...inventory } } } })
       }
     }),
-    get('/monitor/odd', {
-      access: 'user',
+    get('/monitor/odd', 'user', {
       limited: 'filtered',
       summary: 'The nodes that are not like most of their group, a line for each difference',
       query: nodesQuery,
@@ -142,7 +128,6 @@ export function inventoryRoutes(parts: Parts): ApiRoute[] {
 
 /** Records a report; a node that runs gets a new token for the next one. */
 async function takeReport(parts: Parts, request: ApiRequest, given: Inventory) {
-  const { caller } = request
   const { name } = parts.model.get('node', param(request, 'node'))
   const changes = await parts.inventories.report(name, given)
   const line = (text: string) => ({ type: 'inventory', name, before: {}, after: { hardware: text } })
@@ -150,6 +135,5 @@ async function takeReport(parts: Parts, request: ApiRequest, given: Inventory) {
     parts.onHardware(name, changes)
     await parts.record(actorOf(request), changes.map(line), 'change')
   }
-  const renewed = caller.kind === 'node' ? parts.tokens.renewNode(caller) : undefined
-  return { status: 204, headers: renewed === undefined ? {} : { 'x-access-tokens': renewed } }
+  return { status: 204, headers: renewedToken(parts, request.caller) }
 }

@@ -58,7 +58,8 @@ export const maySeeJob = (request: ApiRequest, job: JobSummary | undefined) =>
 const mayCancel = (request: ApiRequest, job: JobSummary | undefined) =>
   isAdmin(request.caller) || job?.by === actorOf(request).who
 
-const running = {
+/** How far a job is. */
+export const running = {
   state: word('queued', 'running', 'done', 'failed'),
   progress: { type: 'number', minimum: 0, maximum: 1 }
 }
@@ -74,6 +75,12 @@ const summarySchema = {
   message: string('queued, running, done, or failed and why')
 }
 
+/** The account whose calls count, on routes that users alone may call. */
+export function userOf({ caller, path }: ApiRequest): string {
+  if (caller.kind !== 'user') throw new TypeError(`${path} is for users`)
+  return accountOf(caller)
+}
+
 const idOf = (request: ApiRequest) => param(request, 'request_id')
 
 /** Asynchronous requests: their progress, records and cancellation (rules 2.9). */
@@ -82,8 +89,7 @@ export const jobRoutes = (parts: Parts): ApiRoute[] => [...progressRoutes(parts)
 function progressRoutes({ jobs }: Parts): ApiRoute[] {
   // It records what it has reported, so it does not answer HEAD.
   const status = (path: string) =>
-    get(path, {
-      access: 'reader',
+    get(path, 'reader', {
       limited: 'filtered',
       changes: true,
       summary: "The lines of an asynchronous request since this user's last call; 404 after its end",
@@ -94,10 +100,8 @@ function progressRoutes({ jobs }: Parts): ApiRoute[] {
         ...running
       }),
       handler: async request => {
-        const { caller } = request
-        if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
-        const id = idOf(request)
-        const poll = maySeeJob(request, jobs.summary(id)) && (await jobs.poll(id, accountOf(caller)))
+        const [id, user] = [idOf(request), userOf(request)]
+        const poll = maySeeJob(request, jobs.summary(id)) && (await jobs.poll(id, user))
         if (!poll)
           throw notFound(`there is no request ${id}, or this user has read its end already`, 'no-job')
         return ok({ request_id: id, ...poll })
@@ -106,8 +110,7 @@ function progressRoutes({ jobs }: Parts): ApiRoute[] {
   return [
     status('/config/status/{request_id}'),
     status('/service/status/{request_id}'),
-    get('/config/status/{request_id}/_cancel', {
-      access: 'user',
+    get('/config/status/{request_id}/_cancel', 'user', {
       operator: true,
       limited: 'filtered',
       changes: true,
@@ -131,8 +134,7 @@ function progressRoutes({ jobs }: Parts): ApiRoute[] {
 
 function recordRoutes({ jobs }: Parts): ApiRoute[] {
   return [
-    get('/monitor/request', {
-      access: 'user',
+    get('/monitor/request', 'user', {
       limited: 'filtered',
       summary: 'The asynchronous requests of the last 7 days, newest first',
       output: at('monitor.request.{request_id}', object(summarySchema)),
@@ -142,8 +144,7 @@ function recordRoutes({ jobs }: Parts): ApiRoute[] {
         return ok({ monitor: { request: Object.fromEntries(shown) } })
       }
     }),
-    get('/monitor/request/{request_id}', {
-      access: 'user',
+    get('/monitor/request/{request_id}', 'user', {
       limited: 'filtered',
       summary: 'The whole record of an asynchronous request',
       output: at(

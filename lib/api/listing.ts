@@ -4,7 +4,7 @@ import { badRequest } from '../base/errors.js'
 import { escapeControls } from '../base/log.js'
 import { EntityTag, type EntityTagPart } from '../http/entity-tag.js'
 import type { Answer } from '../http/route.js'
-import { type ApiRequest, type ApiRoute, param } from './context.js'
+import { type ApiRequest, type ApiRoute, param, whenReady } from './context.js'
 import { guarded } from './csv.js'
 import { components, plainText, type Schema, string, word } from './schema.js'
 
@@ -24,10 +24,7 @@ export function withQuery(route: ApiRoute): ApiRoute {
     query,
     handler: request => {
       checkKeys(request, query)
-      const answer = route.handler(request)
-      return answer instanceof Promise
-        ? answer.then(given => finish(given, request))
-        : finish(answer, request)
+      return whenReady(route.handler(request), answer => finish(answer, request))
     }
   }
 }
@@ -151,7 +148,7 @@ export function listed(request: ApiRequest, listing: Listing, given: readonly En
   const { format, columns, pretty } = wishes
   // One object is sent as one text, and needs no turn.
   const isList = taken === undefined || taken.length > 1
-  const textBy = (make: () => Generator<string>) => (isList ? repeatable(make) : joined(make()))
+  const textBy = (make: () => Generator<string>) => (isList ? repeatable(make) : [...make()].join(''))
   if (format === 'json') {
     const steps = listing.place
       .replace(/\{(\w+)\}(?=\.)/g, (_, name: string) => param(request, name))
@@ -173,12 +170,6 @@ const partOf = (entry: Entry): EntityTagPart => entry.etag?.() ?? [JSON.stringif
 /** Tells the forms of an answer from each other: its query, and the dialect. */
 export const formOf = ({ target, headers }: ApiRequest) =>
   `${target.split('?')[1] ?? ''} ${headers['x-svcd-dialect'] ?? ''}`
-
-function joined(parts: Iterable<string>): string {
-  let text = ''
-  for (const part of parts) text += part
-  return text
-}
 
 /** A text that is generated anew for each iteration. */
 const repeatable = (make: () => Generator<string>): Iterable<string> => ({ [Symbol.iterator]: make })
@@ -303,14 +294,9 @@ function* inOrder(entries: readonly Entry[], { order }: ListOptions): Generator<
 
 /** `jsonText` for one entry in the default format: there may be thousands a second. */
 function oneText(steps: readonly string[], name: string, text: string): string {
-  let whole = text
-  for (let i = steps.length - 1; i >= 0; i--) {
-    const step = steps[i] as string
-    const isLast = i === steps.length - 1
-    if (isLast && !step.startsWith('{')) whole = `{${JSON.stringify(step)}:[${whole}]}`
-    else whole = `{${JSON.stringify(isLast ? name : step)}:${whole}}`
-  }
-  return whole
+  const isNamed = steps.at(-1)?.startsWith('{')
+  const keys = isNamed ? [...steps.slice(0, -1), name] : steps
+  return keys.reduceRight((inner, key) => `{${JSON.stringify(key)}:${inner}}`, isNamed ? text : `[${text}]`)
 }
 
 /** Returns a name as JSON. */

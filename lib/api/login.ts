@@ -15,16 +15,15 @@ export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
     if (oidc) return oidc
     throw notFound('there is no log-in by a provider here: [auth] oidc_issuer is empty', 'no-provider')
   }
-  const common = { access: 'anyone', refuses: [401, 403, 404], maxBody: 16_384 } as const
+  const common = { refuses: [401, 403, 404], maxBody: 16_384 } as const
   const token = object({ token: string() }, ['token'])
   return [
-    get('/auth', {
-      access: 'anyone',
+    get('/auth', 'anyone', {
       summary: 'How people log in: the name of the OpenID provider, if any',
       output: object({ oidc: { type: ['string', 'null'] } }, ['oidc']),
       handler: () => ok({ oidc: oidc?.name ?? null })
     }),
-    post('/auth/oidc', {
+    post('/auth/oidc', 'anyone', {
       ...common,
       summary: 'Begins a log-in by the OpenID provider for the page of the Origin',
       output: object({ url: string('where the browser goes on'), secret: string('for /auth/oidc/finish') }),
@@ -33,7 +32,7 @@ export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
         return ok(await provider().begin(headers.origin ?? '', source.address))
       }
     }),
-    post('/auth/oidc/finish', {
+    post('/auth/oidc/finish', 'anyone', {
       ...common,
       answers: [201],
       summary: 'A token for what the OpenID provider gave the browser',
@@ -48,7 +47,7 @@ export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
         return { status: 201, body: { token: tokens.issueUser(login) } }
       }
     }),
-    post('/auth/device', {
+    post('/auth/device', 'anyone', {
       ...common,
       summary: 'Begins a log-in by the OpenID provider without a browser: where to type which code',
       output: object({
@@ -61,7 +60,7 @@ export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
         return ok(await provider().beginDevice(source.address))
       }
     }),
-    post('/auth/device/finish', {
+    post('/auth/device/finish', 'anyone', {
       ...common,
       answers: [200, 201],
       summary: 'A token for a log-in by /auth/device; 200 while nobody has agreed yet',

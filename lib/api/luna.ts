@@ -40,35 +40,22 @@ interface Reading {
 }
 
 /** By the path of the POST. */
-const readings: Readonly<Record<string, Reading>> = {
-  ...Object.fromEntries(
-    typeNames.flatMap(type => {
-      const parameter = parameterOf(type)
-      const one = `/config/${type}/{${parameter}}`
-      const reading: Reading = {
-        place: `config.${type}.{${parameter}}`,
-        read: (fields, request, parts) => readTexts(fields, type, param(request, parameter), parts)
-      }
-      return [one, `${one}/_clone`, `${one}/interfaces`].map(path => [path, reading] as const)
-    })
-  ),
-  ...Object.fromEntries(
-    (['node', 'group'] as const).flatMap(type => {
-      const place = `config.${type}.{${type}}`
-      const one = `/config/${type}/{${type}}`
-      const base = `/config/secrets/${type}/{${type}}`
-      const transfer: Reading = {
-        place,
-        read: (fields, request, parts) => readTransfer(fields, imageOf(type, param(request, type), parts))
-      }
-      const secrets: Reading = { place: `config.secrets.${type}.{${type}}`, read: readSecrets }
-      return [
-        [`${one}/_osgrab`, transfer],
-        [`${one}/_ospush`, transfer],
-        ...[base, `${base}/{secret}`, `${base}/{secret}/_clone`].map(path => [path, secrets] as const)
-      ]
-    })
-  )
+const readings = new Map<string, Reading>()
+for (const type of typeNames) {
+  const parameter = parameterOf(type)
+  const one = `/config/${type}/{${parameter}}`
+  const read: Reader = (fields, request, parts) => readTexts(fields, type, param(request, parameter), parts)
+  for (const path of [one, `${one}/_clone`, `${one}/interfaces`])
+    readings.set(path, { place: `config.${type}.{${parameter}}`, read })
+}
+for (const type of ['node', 'group'] as const) {
+  const [one, secrets] = [`/config/${type}/{${type}}`, `/config/secrets/${type}/{${type}}`]
+  const read: Reader = (fields, request, parts) =>
+    readTransfer(fields, imageOf(type, param(request, type), parts))
+  for (const path of [`${one}/_osgrab`, `${one}/_ospush`])
+    readings.set(path, { place: `config.${type}.{${type}}`, read })
+  for (const path of [secrets, `${secrets}/{secret}`, `${secrets}/{secret}/_clone`])
+    readings.set(path, { place: `config.secrets.${type}.{${type}}`, read: readSecrets })
 }
 
 /** Wraps the route table in the dialect of luna's client (rules 2.17). docs/luna.md lists all differences. */
@@ -81,7 +68,7 @@ function translated(route: ApiRoute, parts: Parts): ApiRoute {
   // Booting machines do not use the dialect.
   if (!/^\/(?:config|monitor|service|control)\//.test(path)) return route
   const empty = effect === 'changes' ? emptiedCodes[path] : undefined
-  const reading = route.method === 'POST' ? readings[path] : undefined
+  const reading = route.method === 'POST' ? readings.get(path) : undefined
   const show = shows(path)
   return {
     ...route,
@@ -105,12 +92,7 @@ function withEmpty({ codes, query }: ApiRoute, empty: number): number[] {
 }
 
 /** Converts a request. Unknown query keys are dropped, but never `dryrun`. */
-function fromDialect(
-  request: ApiRequest,
-  route: ApiRoute,
-  parts: Parts,
-  reading: Reading | undefined
-): ApiRequest {
+function fromDialect(request: ApiRequest, route: ApiRoute, parts: Parts, reading: Reading | undefined) {
   const isKept = ([key]: readonly [string, string]) => key === 'dryrun' || Object.hasOwn(route.query, key)
   return replaced(request, {
     query: new URLSearchParams([...request.query].filter(isKept)),
@@ -279,8 +261,7 @@ const isoTime = (ms: number) => new Date(ms).toISOString()
 
 /** The client's queue: the requests that have not ended. */
 const queue = ({ jobs }: Parts): ApiRoute =>
-  get('/monitor/queue', {
-    access: 'user',
+  get('/monitor/queue', 'user', {
     summary: 'The asynchronous requests that have not ended (dialect luna)',
     output: at('monitor.queue', list(messageSchema)),
     handler: () => {

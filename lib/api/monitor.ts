@@ -60,16 +60,13 @@ export const noService = (config: Config, name: string) =>
   )
 
 /** State reports of nodes during installation, and the health of the daemon (rules 6.2, 6.3). */
-export function monitorRoutes(parts: Parts): ApiRoute[] {
-  return [...nodeStateRoutes(parts), ...healthRoutes(parts)]
-}
+export const monitorRoutes = (parts: Parts): ApiRoute[] => [...nodeStateRoutes(parts), ...healthRoutes(parts)]
 
 /** The states that nodes report, and their listing. */
 function nodeStateRoutes(parts: Parts): ApiRoute[] {
   const { model, status, trace, images, metrics } = parts
   return [
-    post('/monitor/node/{node}', {
-      access: 'node',
+    post('/monitor/node/{node}', 'node', {
       operator: true,
       limited: 'node',
       answers: [204],
@@ -82,12 +79,11 @@ function nodeStateRoutes(parts: Parts): ApiRoute[] {
         await status.report(name, state)
         metrics.reported(before, status.history(name).at(-1))
         await images.reported(name, state)
-        if (/^installer\.completed\b/.test(state)) await endInstallation(model, name, state, actorOf(request))
+        if (/^installer\.completed\b/.test(state)) await endInstallation(parts, name, state, actorOf(request))
         return { status: 204 }
       }
     }),
-    get('/monitor/node', {
-      access: 'user',
+    get('/monitor/node', 'user', {
       limited: 'filtered',
       summary: 'The last state of all nodes, since when, and why one got no boot script',
       query: nodesQuery,
@@ -99,8 +95,7 @@ function nodeStateRoutes(parts: Parts): ApiRoute[] {
           return [{ name, values: () => shown }]
         })
     }),
-    get('/monitor/node/{node}', {
-      access: 'minimal',
+    get('/monitor/node/{node}', 'minimal', {
       limited: 'node',
       summary: 'The last state of a node, since when, and the states before it',
       output: at(
@@ -129,8 +124,7 @@ function nodeStateRoutes(parts: Parts): ApiRoute[] {
 /** The health of services and of this controller, and metrics. */
 function healthRoutes({ health, config, metrics, site }: Parts): ApiRoute[] {
   return [
-    get('/monitor/service/{service}', {
-      access: 'minimal',
+    get('/monitor/service/{service}', 'minimal', {
       summary: 'Whether a service is well, and if not, why',
       output: serviceSchema({ controller: standing }),
       handler: request => {
@@ -141,8 +135,7 @@ function healthRoutes({ health, config, metrics, site }: Parts): ApiRoute[] {
         return healthAnswer({ [name]: { ...state, ...controller } }, request)
       }
     }),
-    get('/monitor/primary', {
-      access: 'anyone',
+    get('/monitor/primary', 'anyone', {
       summary: 'Whether this controller writes: 200, or 503 while another one does',
       output: object({ primary: { type: 'boolean' } }, ['primary']),
       handler: () => {
@@ -150,14 +143,12 @@ function healthRoutes({ health, config, metrics, site }: Parts): ApiRoute[] {
         return ok({ primary: true })
       }
     }),
-    get('/metrics', {
-      access: config.http.metrics === 'open' ? 'anyone' : 'user',
+    get('/metrics', config.http.metrics === 'open' ? 'anyone' : 'user', {
       summary: 'Metrics in the text format of Prometheus',
       output: plainText,
       handler: async () => ({ status: 200, ...(await metrics.text()) })
     }),
-    get('/monitor/status', {
-      access: 'minimal',
+    get('/monitor/status', 'minimal', {
       summary: 'Health of the daemon and of everything that it manages',
       output: serviceSchema(),
       handler: request => healthAnswer(health.all(), request)
@@ -166,12 +157,7 @@ function healthRoutes({ health, config, metrics, site }: Parts): ApiRoute[] {
 }
 
 /** Ends a rescue with its installation (rules 6.15), and the netboot of a node installed once (6.14). */
-async function endInstallation(
-  model: Parts['model'],
-  name: string,
-  state: string,
-  actor: Actor
-): Promise<void> {
+async function endInstallation({ model }: Parts, name: string, state: string, actor: Actor) {
   const after = (view: View): NodeDoc | undefined => {
     const node = view.get('node', name)
     if (!node) return undefined

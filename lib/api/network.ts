@@ -10,7 +10,7 @@ import { type ApiRoute, actorOf, config, done, ok, okTwice, type Parts, param } 
 import { isCustomized, listed, listQuery } from './listing.js'
 import { objectRoutes, withWarnings } from './objects.js'
 import { get, members, objectBody, post } from './row.js'
-import { at, list, object, ref, string, twice, word } from './schema.js'
+import { at, list, object, string, twice, word } from './schema.js'
 
 const place = 'config.network.{network}'
 const inUseSchema = object({ ipaddress: string(), device: string() })
@@ -63,8 +63,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   return [
     ...networkObjectRoutes(parts),
-    ...members('/config/network/{network}', {
-      access: 'minimal',
+    ...members('/config/network/{network}', 'minimal', {
       summary: 'The addresses in use in a network, with the device of each',
       query: listQuery,
       output: twice(place, { taken: list(inUseSchema) }),
@@ -82,11 +81,9 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
         )
       }
     }),
-    post('/config/network/{network}/_renumber', {
-      access: 'user',
+    post('/config/network/{network}/_renumber', 'user', {
       summary: 'Change the prefix of a network; all addresses in it keep their host part',
       body: objectBody('network'),
-      output: ref('message'),
       handler: async (request, given) => {
         const name = param(request, 'network')
         const { warnings = [] } = request
@@ -95,8 +92,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
         return withWarnings(done(200, `network ${name} renumbered: ${moved}`), warnings)
       }
     }),
-    get('/config/network/{network}/_nextfreeip', {
-      access: 'minimal',
+    get('/config/network/{network}/_nextfreeip', 'minimal', {
       summary: 'The first free address of a network; nothing is reserved',
       output: twice(place, { nextip: string('an IPv4 address') }),
       handler: request => {
@@ -105,8 +101,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
         return okTwice('network', name, { nextip })
       }
     }),
-    get('/config/network/{network}/{ipaddress}', {
-      access: 'minimal',
+    get('/config/network/{network}/{ipaddress}', 'minimal', {
       summary: 'Whether an address of a network is free or taken',
       output: { ...at('config.network.{ipaddress}', addressState), additionalProperties: addressState },
       handler: request => stateOf(model, param(request, 'network'), param(request, 'ipaddress'))

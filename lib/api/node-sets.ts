@@ -1,5 +1,5 @@
 import { type Caller, groupsOf, outsideLimit } from '../auth/access.js'
-import { asPauses } from '../base/concurrency.js'
+import { asPauses, filterInSteps } from '../base/concurrency.js'
 import { didYouMean } from '../base/did-you-mean.js'
 import { badRequest, notFound, ServiceError } from '../base/errors.js'
 import { firstOf } from '../base/log.js'
@@ -119,6 +119,9 @@ export const changedNodesFor = (parts: SetSources, caller: Caller, text: string,
 /** Steps of a boot that failed. */
 const REFUSED: ReadonlySet<string> = new Set(['no-script', 'no-file', 'refused', 'bmc'])
 
+const invalid = (why: string) => badRequest(`node set: ${why}`, 'invalid-set')
+const notThere = (why: string) => notFound(`node set: ${why}`, 'unknown-node-set')
+
 const STALE = '@stale needs the value yes: @stale:yes'
 
 /** The standings of a node by its proofs (rules 15.5). */
@@ -134,88 +137,58 @@ function* membersOf(
   if (group === 'all') return all()
   const [, kind, value = ''] = /^([a-z]+):(.*)$/s.exec(group) ?? []
   if (kind === 'status' && value === '')
-    throw badRequest(
-      'node set: @status: needs a word behind it, as in @status:installer.failed',
-      'invalid-set'
-    )
+    throw invalid('@status: needs a word behind it, as in @status:installer.failed')
   if (kind === 'status') return yield* inState(status, value, all())
   if (kind === 'stale') {
-    if (value !== 'yes') throw badRequest(`node set: ${STALE}`, 'invalid-set')
+    if (value !== 'yes') throw invalid(STALE)
     return (yield* findStaleSliced({ view, cluster: model.cluster }, boots)).filter(isInside)
   }
   if (kind === 'trust') {
-    if (!STANDINGS.includes(value))
-      throw badRequest(`node set: @trust: needs one of ${STANDINGS.join(', ')}: @trust:bad`, 'invalid-set')
-    const found: string[] = []
-    for (const name of [...all()]) {
-      yield
-      if (trust.is(name, value)) found.push(name)
-    }
-    return found
+    if (!STANDINGS.includes(value)) throw invalid(`@trust: needs one of ${STANDINGS.join(', ')}: @trust:bad`)
+    return yield* filterInSteps(all(), name => trust.is(name, value))
   }
   if (kind === 'osimage') {
     const found = view.get('osimage', value) && (yield* findNodesUsing(view, 'osimage', value))
     const users = found?.filter(isInside)
     // An image that only others use is as one that is not there.
     if (!users || (groups && users.length === 0))
-      throw notFound(
-        `node set: there is no OS image ${forMessage(value)}${didYouMean(value, view.names('osimage'))}`,
-        'unknown-node-set'
-      )
+      throw notThere(`there is no OS image ${forMessage(value)}${didYouMean(value, view.names('osimage'))}`)
     return users
   }
   if (kind !== undefined)
-    throw badRequest(
-      `node set: @${forMessage(kind)}: is not known; ` +
-        'there is @GROUP, @all, @osimage:NAME, @stale:yes, @status:WORD and @trust:WORD',
-      'invalid-set'
+    throw invalid(
+      `@${forMessage(kind)}: is not known; ` +
+        'there is @GROUP, @all, @osimage:NAME, @stale:yes, @status:WORD and @trust:WORD'
     )
   if (groups?.includes(group) === false || !view.get('group', group)) {
-    if (group === 'failed') return yield* failing({ status, boots }, all())
+    if (group === 'failed') return yield* filterInSteps(all(), name => isFailing({ status, boots }, name))
     const meant = group === 'stale' ? `; ${STALE}` : didYouMean(group, view.names('group'))
-    throw notFound(`node set: there is no group ${forMessage(group)}${meant}`, 'unknown-node-set')
+    throw notThere(`there is no group ${forMessage(group)}${meant}`)
   }
   return view.index.members(group)?.all.values ?? []
 }
 
 /** The nodes in this state. Throws 400 for a word that begins no state: an empty set would look healthy. */
-function* inState(
-  status: SetSources['status'],
-  word: string,
-  nodes: readonly string[]
-): Generator<void, string[]> {
-  const found: string[] = []
-  const isStep = installSteps.some(
-    step => `installer.${step}`.startsWith(word) || isIn(word, `installer.${step}`)
-  )
-  let isKnown = isStep
-  for (const name of [...nodes]) {
-    yield
-    if (isIn(status.state(name) ?? '', word)) found.push(name)
-    else isKnown ||= status.history(name).some(({ state }) => state.startsWith(word))
-  }
+function* inState(status: SetSources['status'], word: string, nodes: readonly string[]) {
+  const steps = installSteps.map(step => `installer.${step}`)
+  let isKnown = steps.some(step => step.startsWith(word) || isIn(word, step))
+  const found = yield* filterInSteps(nodes, name => {
+    isKnown ||= status.history(name).some(({ state }) => state.startsWith(word))
+    return isIn(status.state(name) ?? '', word)
+  })
   if (found.length > 0 || isKnown) return found
-  throw badRequest(
-    `node set: @status:${word.slice(0, 100)}: no node has reported such a state; ` +
-      `those of an installation are installer.${installSteps.join(', ')}`,
-    'invalid-set'
+  throw invalid(
+    `@status:${word.slice(0, 100)}: no node has reported such a state; ` +
+      `those of an installation are installer.${installSteps.join(', ')}`
   )
 }
 
-/** The nodes that the status page shows as failed: in trouble, failed, degraded, or refused last. */
-function* failing(
-  { status, boots }: Pick<SetSources, 'status' | 'boots'>,
-  nodes: readonly string[]
-): Generator<void, string[]> {
-  const found: string[] = []
-  for (const name of [...nodes]) {
-    yield
-    const state = status.state(name) ?? ''
-    const isBad = isIn(state, 'installer.failed') || state.startsWith('running.')
-    const { step = '' } = boots.present(name)?.step ?? {}
-    if (isBad || status.problem(name) !== null || REFUSED.has(step)) found.push(name)
-  }
-  return found
+/** Whether the status page shows a node as failed: in trouble, failed, degraded, or refused last. */
+function isFailing({ status, boots }: Pick<SetSources, 'status' | 'boots'>, name: string): boolean {
+  const state = status.state(name) ?? ''
+  const isBad = isIn(state, 'installer.failed') || state.startsWith('running.')
+  const { step = '' } = boots.present(name)?.step ?? {}
+  return isBad || status.problem(name) !== null || REFUSED.has(step)
 }
 
 /** Whether a state is this word, or begins with it: `installer.failed: unpack: no space`. */

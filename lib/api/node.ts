@@ -7,12 +7,12 @@ import { type Line, Refusals, readTable } from './csv.js'
 import { dryRunQuery, isDryRun } from './dry-run.js'
 import { acknowledge, acknowledgement, answerWhenDone } from './jobs.js'
 import { findWarnings, MOST_CHECKED, withWarnings } from './objects.js'
-import { type Body, bodyOf, get, post, script } from './row.js'
+import { bodyOf, get, post, script } from './row.js'
 import { at, csv, list, object, ref, string, word } from './schema.js'
 
-/** Body of a grab or a push: a dry run by `dryrun` or `nodry` (rules 1.6), or by the query (rules 12.7). */
-function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boolean }> {
-  const body = bodyOf(
+/** Body of a grab or a push: a dry run by `dryrun` or `nodry` (rules 1.6). */
+const transferOf = (type: 'node' | 'group') =>
+  bodyOf(
     { about: `${type} {${type}}`, at: `config.${type}.{${type}}` },
     {
       osimage: { type: objectName, required: true, meaning: 'OS image' },
@@ -28,40 +28,32 @@ function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boo
       return { osimage, dryrun: dryrun === true || nodry === false }
     }
   )
-  return {
-    ...body,
-    read: request => {
-      const { osimage, dryrun } = body.read(request)
-      return { osimage, dryrun: isDryRun(request) || dryrun }
-    }
-  }
-}
 
-/** A grab or a push of a node or a group, as an asynchronous request. */
+/** A grab or a push, as an asynchronous request; its query can ask for a dry run too (rules 12.7). */
 const transfer = (type: 'node' | 'group', verb: string, summary: string, ask: Parts['images']['grab']) =>
-  post(`/config/${type}/{${type}}/${verb}`, {
-    access: 'user',
+  post(`/config/${type}/{${type}}/${verb}`, 'user', {
     summary,
     query: dryRunQuery,
     body: transferOf(type),
     output: acknowledgement,
-    handler: async (request, { osimage, dryrun }) =>
-      acknowledge(request, await ask(param(request, type), osimage, dryrun, actorOf(request), request.signal))
+    handler: async (request, { osimage, dryrun }) => {
+      const isDry = isDryRun(request) || dryrun
+      const job = await ask(param(request, type), osimage, isDry, actorOf(request), request.signal)
+      return acknowledge(request, job)
+    }
   })
 
 const nodeOf = (request: ApiRequest) => param(request, 'node')
 
 /** Nodes from a table. */
 const tableRoute = (parts: Parts) =>
-  post('/config/node', {
-    access: 'user',
+  post('/config/node', 'user', {
     answers: [200],
     summary:
       'Create and change nodes by the lines of a table, all or none; ' +
       'expect=MARK only if the changes are those of the dry run',
     query: { format: word('csv'), expect: string('the "mark" from the answer of a dry run') },
     body: { schema: csv, text: true, read: request => String(request.body) },
-    output: ref('message'),
     handler: async (request, text) => {
       if (request.query.get('format') !== 'csv')
         throw badRequest(
@@ -89,8 +81,7 @@ const tableRoute = (parts: Parts) =>
 /** Previews of what a node boots (rules 4.12). */
 const previewRoutes = ({ model, boot, install, nodeFiles }: Parts): ApiRoute[] => [
   ...(['boot', 'install', 'kickstart', 'partscript'] as const).map(what =>
-    script(`/config/node/{node}/_render/${what}`, {
-      access: 'admin',
+    script(`/config/node/{node}/_render/${what}`, 'admin', {
       summary:
         what === 'partscript'
           ? 'The partscript that the node would run, its own or that of its disk layout'
@@ -101,8 +92,7 @@ const previewRoutes = ({ model, boot, install, nodeFiles }: Parts): ApiRoute[] =
       }
     })
   ),
-  get('/config/node/{node}/_render/files', {
-    access: 'admin',
+  get('/config/node/{node}/_render/files', 'admin', {
     summary: 'The files that the node would get, with their texts, secrets masked',
     output: at('config.node.{node}', object({ files: list({ type: 'object' }) })),
     handler: async request => {
@@ -114,8 +104,7 @@ const previewRoutes = ({ model, boot, install, nodeFiles }: Parts): ApiRoute[] =
 
 /** The takeover of a node by another machine. */
 const takeoverRoutes = ({ handover }: Parts): ApiRoute[] => [
-  get('/config/node/{node}/_release', {
-    access: 'admin',
+  get('/config/node/{node}/_release', 'admin', {
     changes: true,
     summary: 'Allow one other machine to take over the node at the console within an hour',
     output: ref('message'),
@@ -125,8 +114,7 @@ const takeoverRoutes = ({ handover }: Parts): ApiRoute[] => [
       return done(200, `node ${name} can be taken over by one machine until ${until}`)
     }
   }),
-  get('/config/node/{node}/_seen', {
-    access: 'admin',
+  get('/config/node/{node}/_seen', 'admin', {
     changes: true,
     summary: 'Acknowledge the takeover of a node: it disappears from /monitor/status',
     output: ref('message'),
@@ -172,8 +160,7 @@ const rehearsalBody = bodyOf(
 
 /** Rehearsals of boots (rules 16.1). */
 export const rehearsalRoutes = ({ rehearsals }: Parts): ApiRoute[] => [
-  post('/config/node/{node}/_rehearse', {
-    access: 'user',
+  post('/config/node/{node}/_rehearse', 'user', {
     summary:
       'Boot in a virtual machine on the controller what the node would get next; ' +
       'Prefer: respond-async as for _pack',

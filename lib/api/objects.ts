@@ -1,5 +1,5 @@
 import { type Caller, groupsOf, isAdmin, type Limit } from '../auth/access.js'
-import { asPauses, runFairly } from '../base/concurrency.js'
+import { asPauses, filterInSteps, runFairly } from '../base/concurrency.js'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
 import { addTo } from '../base/lists.js'
 import { ascii, oneLine } from '../base/log.js'
@@ -17,7 +17,7 @@ import {
   showText
 } from '../model/answer.js'
 import { removeAll, saveAll } from '../model/bulk.js'
-import type { Docs, TypeName } from '../model/docs.js'
+import type { TypeName } from '../model/docs.js'
 import { type EffectiveNode, findNodesUsing } from '../model/effective.js'
 import { anObject, array, freeText, type Table } from '../model/field.js'
 import type { Actor } from '../model/model.js'
@@ -70,6 +70,10 @@ function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string
   return doc ? missingRoles(config.paths.roles, [['it', doc]]) : []
 }
 
+type Fields = ReadonlySet<string>
+/** Finds the nodes of a set. */
+type Picker = (view: View) => Generator<unknown, readonly string[]>
+
 /** Maximum number of objects that are checked for warnings: their slips are alike. */
 export const MOST_CHECKED = 50
 
@@ -78,7 +82,7 @@ export function findWarnings(
   parts: Parts,
   type: TypeName,
   names: readonly string[],
-  fields: ReadonlySet<string>
+  fields: Fields
 ): (now?: readonly string[]) => Promise<string[]> {
   const { model, nodeFiles } = parts
   // Role files are checked only if the request names roles.
@@ -116,19 +120,16 @@ export function findWarnings(
   }
 }
 
-/** Returns a warning if nodes that have to prove themselves did not. */
-const unprovenOf = async ({ trust, model }: Parts, names: Iterable<string>) =>
-  trust.warningsOf(await runFairly(required(model, names)))
+/** Returns the settings in force of a node; undefined without such a node. */
+function settingsOf({ model }: Parts, name: string): EffectiveNode['settings'] | undefined {
+  const node = model.view.get('node', name)
+  return node && model.effective(node).settings
+}
 
-/** Yields for each of the nodes; returns those that have to prove themselves. */
-function* required(model: Parts['model'], names: Iterable<string>): Generator<undefined, string[]> {
-  const found: string[] = []
-  for (const name of names) {
-    yield
-    const node = model.view.get('node', name)
-    if (node && model.effective(node).settings.trust === 'require') found.push(name)
-  }
-  return found
+/** Returns a warning if nodes that have to prove themselves did not. */
+async function unprovenOf(parts: Parts, names: readonly string[]): Promise<string[]> {
+  const required = filterInSteps(names, name => settingsOf(parts, name)?.trust === 'require')
+  return parts.trust.warningsOf(await runFairly(required))
 }
 
 /** Returns the nodes of a changed object, or the changed nodes. */
@@ -143,21 +144,13 @@ async function nodesOf({ model: { view } }: Parts, type: TypeName, names: readon
 const diskFields = ['disklayout', 'disks', 'volumegroups', 'netboot', 'partscript', 'group']
 
 /** Returns what inventories say against the disk layouts of these objects' nodes (rules 4.39). */
-async function diskProblems(
-  parts: Parts,
-  type: TypeName,
-  names: readonly string[],
-  fields: ReadonlySet<string>
-) {
+async function diskProblems(parts: Parts, type: TypeName, names: readonly string[], fields: Fields) {
   const { model, inventories } = parts
   const [changed, ...others] = diskFields.filter(field => fields.has(field))
   if (changed === undefined || (type !== 'node' && type !== 'group' && type !== 'disklayout')) return []
   const nodes = await nodesOf(parts, type, names)
   // Without a boot from the network nothing is installed.
-  const isBooted = (name: string) => {
-    const node = model.view.get('node', name)
-    return node !== undefined && model.effective(node).settings.netboot
-  }
+  const isBooted = (name: string) => settingsOf(parts, name)?.netboot === true
   const judged = changed === 'netboot' && others.length === 0 ? nodes.filter(isBooted) : nodes
   return layoutWarnings(model, judged.slice(0, MOST_CHECKED), node => inventories.disksOf(node))
 }
@@ -235,7 +228,7 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
     secret: fields.flatMap(({ name, secret }) => (secret ? name : [])),
     ...(columns ? { columns } : {})
   }
-  const listOf = (request: ApiRequest, pick?: (view: View) => Generator<unknown, readonly string[]>) =>
+  const listOf = (request: ApiRequest, pick?: Picker) =>
     listed(request, listing, function* () {
       // Sets are evaluated in steps: a node may have been deleted meanwhile.
       const picked = pick && asPauses(pick(model.view))
@@ -245,8 +238,7 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
       return entriesOf(parts, type, names, request.caller)
     })
   return [
-    get(baseOf(type), {
-      access,
+    get(baseOf(type), access, {
       limited: limitOf(type) && 'filtered',
       summary: `All ${plural(title)}`,
       query: { ...listQuery, ...(isNodes ? { nodes: string('a node set: these nodes only') } : {}) },
@@ -258,8 +250,7 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
         return listOf(request, isNodes && isPart ? pick : undefined)
       }
     }),
-    get(pathOf(type), {
-      access,
+    get(pathOf(type), access, {
       limited: isNodes ? 'filtered' : limitOf(type),
       ...takesSets(type),
       summary: `One ${title}`,
@@ -281,9 +272,9 @@ function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions)
   const { updated = 204, save = (...args) => model.save(type, ...args) } = particular
   const isNode = type === 'node'
   const { title } = objectTypes[type]
-  return post(pathOf(type), {
+  return post(pathOf(type), isNode ? 'node' : 'user', {
     // The handler checks the fields of an operator and the groups of a limited caller (`saveSet`).
-    ...(isNode ? { access: 'node', operator: true, limited: 'filtered' } : { access: 'user' }),
+    ...(isNode ? ({ operator: true, limited: 'filtered' } as const) : {}),
     ...takesSets(type),
     answers: isNode ? [201, updated, 200] : [201, updated],
     summary: `Create, change or rename ${withArticle(title)}`,
@@ -313,8 +304,7 @@ function deleteRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptio
   const { model } = parts
   const { deleted = 204, remove = (...args) => model.remove(type, ...args) } = particular
   const { title } = objectTypes[type]
-  return deletion(pathOf(type), {
-    access: 'user',
+  return deletion(pathOf(type), 'user', {
     ...takesSets(type),
     answers: type === 'node' ? [deleted, 200] : [deleted],
     summary: `Delete ${withArticle(title)} that nothing uses`,
@@ -332,8 +322,7 @@ function deleteRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptio
 
 function cloneRoute(parts: Parts, type: TypeName, cloned: 201 | 204): ApiRoute {
   const { title, newName } = objectTypes[type]
-  return post(`${pathOf(type)}/_clone`, {
-    access: 'user',
+  return post(`${pathOf(type)}/_clone`, 'user', {
     answers: [cloned],
     summary: `Copy ${withArticle(title)} under the name in ${newName[0]}`,
     body: objectBody(type),
@@ -350,8 +339,7 @@ function cloneRoute(parts: Parts, type: TypeName, cloned: 201 | 204): ApiRoute {
 
 function memberRoutes({ model }: Parts, type: TypeName): ApiRoute[] {
   const { title } = objectTypes[type]
-  return members(pathOf(type), {
-    access: 'user',
+  return members(pathOf(type), 'user', {
     limited: type === 'group' ? 'group' : undefined,
     summary: `The nodes whose effective ${title} this is`,
     query: listQuery,
@@ -364,13 +352,7 @@ function memberRoutes({ model }: Parts, type: TypeName): ApiRoute[] {
 }
 
 /** Changes all nodes of a set in the same way, or none. */
-async function saveSet(
-  parts: Parts,
-  set: string,
-  pick: (view: View) => Generator<unknown, readonly string[]>,
-  given: ObjectPatch,
-  request: ApiRequest
-): Promise<Answer> {
+async function saveSet(parts: Parts, set: string, pick: Picker, given: ObjectPatch, request: ApiRequest) {
   const { model } = parts
   checkOperator(request, given)
   if (given.newName !== undefined) throw badRequest(`node set ${set}: a set cannot be renamed`, 'invalid-set')
@@ -395,8 +377,7 @@ function setRoutes(parts: Parts): ApiRoute[] {
       changedNodesFor(parts, caller, set, view)
   const nodes = { type: freeText, required: true, meaning: 'a node set' } as const
   return [
-    post('/config/node/_set', {
-      access: 'user',
+    post('/config/node/_set', 'user', {
       operator: true,
       limited: 'filtered',
       refuses: [404],
@@ -410,16 +391,13 @@ function setRoutes(parts: Parts): ApiRoute[] {
           return { set, given: readObject(about, forMessage(set), fields) }
         }
       ),
-      output: ref('message'),
       handler: (request, { set, given }) =>
         saveSet(parts, forMessage(set), pick(set, request), given, request)
     }),
-    post('/config/node/_delete', {
-      access: 'user',
+    post('/config/node/_delete', 'user', {
       refuses: [404],
       summary: 'Delete all nodes of a set, or none',
       body: bodyOf({ about: 'node set' }, { nodes }),
-      output: ref('message'),
       handler: async (request, { nodes: set }) => {
         const count = await removeAll(model, 'node', pick(set, request), actorOf(request))
         return done(200, `${countObjects('node', count)} deleted`)
@@ -450,15 +428,6 @@ export async function membersAnswer(
 /** Returns the schema of a list of members. */
 export const membersSchema = (type: TypeName | 'osimagetag') =>
   at(`config.${type}.{${type}}`, object({ members: list(string()) }))
-
-const seen = <K extends TypeName>({ model, status, boots }: Parts, type: K, doc: Docs[K]): AnswerSource<K> =>
-  answerSourceOf(
-    type,
-    doc,
-    model.view,
-    node => status.state(node),
-    node => runningAnswer(model, boots, node)
-  )
 
 /** Throws 403 unless a node reports only its inventory and its provision address (rules 4.8). */
 function checkOwnReport({ node, provision }: EffectiveNode, given: ObjectPatch): void {
@@ -502,12 +471,15 @@ class ListedObject<K extends TypeName> implements Entry {
 
 /** A snapshot of objects, independent of changes while it is sent (rules 1.12). */
 function entriesOf(parts: Parts, type: TypeName, names: readonly string[], caller: Caller): Entry[] {
-  const { model } = parts
+  const { model, status, boots } = parts
+  const stateOf = (node: string) => status.state(node)
+  const runs = (node: string) => runningAnswer(model, boots, node)
   const list = { type, reader: { cluster: model.cluster, masked: !isAdmin(caller) } }
   const isAnonymous = caller.kind === 'anonymous'
   return names.map(name => {
     const doc = model.get(type, name)
-    return isAnonymous ? { name, values: () => ({ name }) } : new ListedObject(list, seen(parts, type, doc))
+    if (isAnonymous) return { name, values: () => ({ name }) }
+    return new ListedObject(list, answerSourceOf(type, doc, model.view, stateOf, runs))
   })
 }
 
@@ -533,8 +505,8 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
     return showInterfaces(table, doc, answerSourceOf(type, doc, model.view, () => null).group)
   }
   return [
-    get(base, {
-      ...{ access: 'user', limited },
+    get(base, 'user', {
+      limited,
       summary: `The interfaces of a ${type}`,
       query: listQuery,
       output,
@@ -548,8 +520,8 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
         )
       }
     }),
-    get(`${base}/{interface}`, {
-      ...{ access: 'user', limited },
+    get(`${base}/{interface}`, 'user', {
+      limited,
       summary: `One interface of a ${type}`,
       output,
       handler: request => {
@@ -559,8 +531,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
         return okTwice(type, name, { interfaces: [found] })
       }
     }),
-    post(base, {
-      access: 'user',
+    post(base, 'user', {
       answers: type === 'group' ? [201, 204] : [204],
       summary: `Add or change interfaces of a ${type}`,
       body,
@@ -570,8 +541,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
         return done(type === 'group' && added ? 201 : 204, `interfaces of group ${name} created`)
       }
     }),
-    ...deletion(`${base}/{interface}`, {
-      access: 'user',
+    ...deletion(`${base}/{interface}`, 'user', {
       summary: `Delete one interface of a ${type}`,
       handler: async request => {
         const [name, wanted] = [nameOf(request), param(request, 'interface')]

@@ -1,3 +1,4 @@
+import { filterInSteps } from '../base/concurrency.js'
 import { badRequest } from '../base/errors.js'
 import type { KernelRequest } from '../image/kernel.js'
 import { findNodesUsing } from '../model/effective.js'
@@ -51,8 +52,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       save: (...args) => images.save(...args),
       remove: (...args) => images.remove(...args)
     }),
-    post('/config/osimage', {
-      access: 'user',
+    post('/config/osimage', 'user', {
       answers: [],
       refuses: [400],
       summary: 'Not supported: an image is posted to its own path',
@@ -60,8 +60,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
         throw badRequest('an OS image is posted to /config/osimage/{osimage}', 'invalid-body')
       }
     }),
-    get(`${one}/_pack`, {
-      access: 'user',
+    get(`${one}/_pack`, 'user', {
       changes: true,
       answers: [200, 204],
       summary: 'Pack an OS image; with Prefer: respond-async answered at once',
@@ -69,8 +68,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       handler: async request =>
         answerWhenDone(request, await images.pack(nameOf(request), actorOf(request)), 204)
     }),
-    post(`${one}/kernel`, {
-      access: 'user',
+    post(`${one}/kernel`, 'user', {
       answers: [200, 204],
       summary:
         'Set the kernel of an OS image to another one in its directory, and pack it; ' +
@@ -80,8 +78,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       handler: async (request, wish) =>
         answerWhenDone(request, await images.kernel(nameOf(request), wish, actorOf(request)), 204)
     }),
-    post(`${one}/_clone`, {
-      access: 'user',
+    post(`${one}/_clone`, 'user', {
       answers: [200, 201],
       summary: 'Clone an OS image and its directory as newosimage; Prefer: respond-async as for _pack',
       body: objectBody('osimage'),
@@ -116,8 +113,7 @@ const target = bodyOf(place, {
 /** OS images that are made of container images, and become some (rules 9.16, 9.17). */
 export function osimageSourceRoutes({ images }: Parts): ApiRoute[] {
   return [
-    post(`${one}/_import`, {
-      access: 'user',
+    post(`${one}/_import`, 'user', {
       answers: [200, 201],
       summary: 'Make an OS image of a container image; Prefer: respond-async as for _pack',
       body: sourceOf(true),
@@ -128,8 +124,7 @@ export function osimageSourceRoutes({ images }: Parts): ApiRoute[] {
         return answerWhenDone(request, job, 201, `OS image ${name} imported from ${source}`)
       }
     }),
-    post(`${one}/_update`, {
-      access: 'user',
+    post(`${one}/_update`, 'user', {
       answers: [200, 204],
       summary:
         'Fetch the container image of an OS image anew if it has changed, or another one; ' +
@@ -139,8 +134,7 @@ export function osimageSourceRoutes({ images }: Parts): ApiRoute[] {
       handler: async (request, { source }) =>
         answerWhenDone(request, await images.update(nameOf(request), source, actorOf(request)), 204)
     }),
-    post(`${one}/_push`, {
-      access: 'user',
+    post(`${one}/_push`, 'user', {
       answers: [200, 204],
       summary: 'Put the pack of an OS image into a registry; Prefer: respond-async as for _pack',
       body: target,
@@ -159,19 +153,15 @@ const tags = at(listing.place, listing.item)
 
 /** The tags of OS images (rules 1.2, 3.10). */
 export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
-  const tagged = function* (image: string): Generator<void, string[]> {
-    const found: string[] = []
-    for (const name of yield* findNodesUsing(model.view, 'osimage', image)) {
-      yield
+  const tagged = function* (image: string) {
+    return yield* filterInSteps(yield* findNodesUsing(model.view, 'osimage', image), name => {
       const node = model.view.get('node', name)
-      if (node && model.effective(node).settings.osimagetag !== defaultTag) found.push(name)
-    }
-    return found
+      return node !== undefined && model.effective(node).settings.osimagetag !== defaultTag
+    })
   }
   const imageOf = (request: ApiRequest) => model.get('osimage', nameOf(request))
   return [
-    post(`${one}/tag`, {
-      access: 'user',
+    post(`${one}/tag`, 'user', {
       answers: [204],
       summary: "Create a tag, or move it to the image's present files",
       body: tagBody,
@@ -181,15 +171,13 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
         return { status: 204 }
       }
     }),
-    get('/config/osimagetag', {
-      access: 'minimal',
+    get('/config/osimagetag', 'minimal', {
       summary: 'All tags',
       query: listQuery,
       output: tags,
       handler: request => shown(allTags(model.view), request)
     }),
-    get('/config/osimagetag/{osimage}', {
-      access: 'minimal',
+    get('/config/osimagetag/{osimage}', 'minimal', {
       summary: 'The tags of an image',
       query: listQuery,
       output: tags,
@@ -198,8 +186,7 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
         return shown(list, request)
       }
     }),
-    ...members('/config/osimagetag/{osimage}', {
-      access: 'user',
+    ...members('/config/osimagetag/{osimage}', 'user', {
       summary: 'The nodes of an image whose effective tag is not default',
       query: listQuery,
       output: membersSchema('osimagetag'),
@@ -208,8 +195,7 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
         return membersAnswer(request, 'osimagetag', tagged(name))
       }
     }),
-    ...deletion(`${one}/osimagetag/{tagname}`, {
-      access: 'user',
+    ...deletion(`${one}/osimagetag/{tagname}`, 'user', {
       summary: 'Delete a tag that nothing uses',
       handler: async request => {
         const { name } = imageOf(request)
@@ -222,13 +208,9 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
 
 /** Tags by key; without a token their names only (rules 5.3). */
 function shown(tags: readonly (readonly [string, OsimagetagDoc])[], request: ApiRequest) {
-  const entries = tags.map(([key, { tag, osimage, kernelfile, initrdfile, imagefile, kerneloptions }]) => {
-    const files = {
-      kernelfile: kernelfile ?? null,
-      initrdfile: initrdfile ?? null,
-      imagefile: imagefile ?? null,
-      ...(kerneloptions ? { kerneloptions } : {})
-    }
+  const entries = tags.map(([key, doc]) => {
+    const { tag, osimage, kernelfile = null, initrdfile = null, imagefile = null, kerneloptions } = doc
+    const files = { kernelfile, initrdfile, imagefile, ...(kerneloptions ? { kerneloptions } : {}) }
     const values = request.caller.kind === 'anonymous' ? { name: tag } : { name: tag, osimage, ...files }
     return { name: key, values: () => values }
   })
@@ -238,8 +220,7 @@ function shown(tags: readonly (readonly [string, OsimagetagDoc])[], request: Api
 /** The packs of an image in use, with their nodes (rules 6.8). */
 export function runningRoutes({ model, boots }: Parts): ApiRoute[] {
   return [
-    get(`${one}/_running`, {
-      access: 'user',
+    get(`${one}/_running`, 'user', {
       summary: 'How many nodes run each pack of the OS image',
       output: at(
         'config.osimage.{osimage}',

@@ -46,15 +46,10 @@ const headers = {
 
 const zip = promisify(gzip)
 
-interface PageFile {
-  readonly plain: Answer
-  readonly zipped: Answer
-}
-
 /** The status page at `/` and its files below `/page`, from memory, for everybody (rules 6.12). */
 export function pageRoutes(): ApiRoute[] {
   let paths: ReadonlyMap<string, string> | undefined
-  const files = new Map<string, Promise<PageFile>>()
+  const files = new Map<string, ReturnType<typeof readPageFile>>()
   const answer = async (name: string, request: ApiRequest) => {
     paths ??= findFiles()
     const path = paths.get(name)
@@ -66,14 +61,12 @@ export function pageRoutes(): ApiRoute[] {
     return takesGzip(request.headers['accept-encoding']) ? zipped : plain
   }
   return [
-    get('/', {
-      access: 'anyone',
+    get('/', 'anyone', {
       summary: 'The status page',
       output: bytes,
       handler: request => answer('index.html', request)
     }),
-    get('/page/{pagefile}', {
-      access: 'anyone',
+    get('/page/{pagefile}', 'anyone', {
       summary: 'A file of the status page',
       output: bytes,
       handler: request => answer(param(request, 'pagefile'), request)
@@ -92,17 +85,14 @@ function findFiles(): Map<string, string> {
 }
 
 /** Reads a file for good; the terminal takes a while to compress. Rejects with the system's error. */
-async function readPageFile(path: string): Promise<PageFile> {
+async function readPageFile(path: string): Promise<Readonly<Record<'plain' | 'zipped', Answer>>> {
   const content = await readFile(path)
-  const type = mime.getType(path) ?? 'application/octet-stream'
-  const ETag = `"${createHash('sha256').update(content).digest('hex').slice(0, 32)}"`
-  const common = { status: 200, type: type.startsWith('text/') ? `${type}; charset=utf-8` : type }
+  const media = mime.getType(path) ?? 'application/octet-stream'
+  const type = media.startsWith('text/') ? `${media}; charset=utf-8` : media
+  const digest = createHash('sha256').update(content).digest('hex').slice(0, 32)
+  const zippedHeaders = { ...headers, ETag: `"${digest}-gzip"`, 'Content-Encoding': 'gzip' }
   return {
-    plain: { ...common, bytes: content, headers: { ...headers, ETag } },
-    zipped: {
-      ...common,
-      bytes: await zip(content, { level: 9 }),
-      headers: { ...headers, ETag: ETag.replace(/"$/, '-gzip"'), 'Content-Encoding': 'gzip' }
-    }
+    plain: { status: 200, type, bytes: content, headers: { ...headers, ETag: `"${digest}"` } },
+    zipped: { status: 200, type, bytes: await zip(content, { level: 9 }), headers: zippedHeaders }
   }
 }

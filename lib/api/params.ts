@@ -52,21 +52,15 @@ const sentMac = (value: string) =>
 const address = parsed('an IPv4 address', value => (parseAddress(value) === undefined ? undefined : value))
 
 /** The path parameter of a type. */
-export function parameterOf(type: TypeName): string {
-  return objectTypes[type].parameter ?? type
-}
+export const parameterOf = (type: TypeName): string => objectTypes[type].parameter ?? type
+
+const plainNames = ['interface', 'controller', 'secret', 'token', 'role', 'script', 'service']
 
 /** The path parameters by name: their check, done once at the edge (rules 3.1), and its status codes. */
 const parameters: Readonly<Record<string, readonly [check: Check, ...codes: number[]]>> = {
   ...Object.fromEntries(typeNames.map(type => [parameterOf(type), [object(type), 400, 404] as const])),
-  interface: [plain('interface'), 400, 404],
-  controller: [plain('controller'), 400, 404],
+  ...Object.fromEntries(plainNames.map(name => [name, [plain(name), 400, 404] as const])),
   tagname: [plain('tag'), 400, 404],
-  secret: [plain('secret'), 400, 404],
-  token: [plain('token'), 400, 404],
-  role: [plain('role'), 400, 404],
-  script: [plain('script'), 400, 404],
-  service: [plain('service'), 400, 404],
   format: [plain('export'), 400, 404],
   // No 404 for an unknown group: the console gets a script that says so (rules 4.4).
   groupname: [object('group'), 400],

@@ -5,7 +5,7 @@ import type { Answer } from '../http/route.js'
 import type { Model } from '../model/model.js'
 import type { View } from '../model/stored.js'
 import { exportText } from '../model/transfer.js'
-import { type ApiRequest, type ApiRoute, actorOf, type Parts, replaced } from './context.js'
+import { type ApiRequest, type ApiRoute, actorOf, type Parts, replaced, whenReady } from './context.js'
 import { hasDryRun } from './dry-run.js'
 import { formOf } from './listing.js'
 
@@ -90,12 +90,7 @@ const inTransaction = (route: ApiRoute, model: Model): ApiRoute =>
 
 const withETag = (route: ApiRoute): ApiRoute => ({
   ...route,
-  handler: request => {
-    const answer = route.handler(request)
-    return answer instanceof Promise
-      ? answer.then(given => addETag(given, request))
-      : addETag(answer, request)
-  }
+  handler: request => whenReady(route.handler(request), answer => addETag(answer, request))
 })
 
 /** Adds the entity tag of the whole text to an answer that has none of its own. */
@@ -110,11 +105,7 @@ function addETag(answer: Answer, request: ApiRequest): Answer {
 }
 
 /** Throws 412 unless a GET would have one of these states now. */
-function* check(
-  reader: ApiRoute,
-  request: ApiRequest,
-  wanted: '*' | readonly string[]
-): Generator<unknown, void> {
+function* check(reader: ApiRoute, request: ApiRequest, wanted: '*' | readonly string[]) {
   const what = `GET ${placeOf(reader, request)}`
   const { nodes } = (request.body ?? {}) as { readonly nodes?: unknown }
   const set = typeof nodes === 'string' && reader.path === '/config/node' ? { nodes } : undefined

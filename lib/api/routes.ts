@@ -57,8 +57,7 @@ export function routes(parts: Parts): ApiRoute[] {
   const table = parts.config.http.dialect === 'luna' ? inLuna(strict, parts) : strict
   let text: string | undefined
   // Made on first use, with a row for itself.
-  const document = get('/openapi.json', {
-    access: 'anyone',
+  const document = get('/openapi.json', 'anyone', {
     summary: 'This interface as an OpenAPI 3.1 document',
     output: { type: 'object' },
     handler: () => {

@@ -1,4 +1,4 @@
-import { accessOf } from '../auth/access.js'
+import { type Access, accessOf } from '../auth/access.js'
 import { badRequest } from '../base/errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import type { Answer } from '../http/route.js'
@@ -6,16 +6,13 @@ import type { TypeName } from '../model/docs.js'
 import type { ObjectPatch } from '../model/object-type.js'
 import { type BodyField, readFields, readObject } from '../model/request.js'
 import { objectTypes } from '../model/types.js'
-import { type ApiRequest, type ApiRoute, param } from './context.js'
+import { type ApiRequest, type ApiRoute, param, whenReady } from './context.js'
 import { parameterCodes, parameterOf } from './params.js'
 import { at, object, plainText, property, ref, type Schema } from './schema.js'
 
 /** A row of the route table: it states what is particular, and all else of the route follows. */
 interface Row<Given>
-  extends Pick<
-    ApiRoute,
-    'access' | 'operator' | 'limited' | 'summary' | 'sets' | 'maxBody' | 'admit' | 'output'
-  > {
+  extends Pick<ApiRoute, 'operator' | 'limited' | 'summary' | 'sets' | 'maxBody' | 'admit' | 'output'> {
   /** A GET that changes something: it does not answer HEAD (rules 2.5). */
   readonly changes?: true
   /** Status codes of success; default: 200, and 204 for a deletion. */
@@ -31,11 +28,12 @@ interface Row<Given>
 function route<Given>(
   method: 'GET' | 'POST',
   path: string,
+  access: Access,
   { changes, answers = [200], refuses = [], body, handler, ...row }: Row<Given>
 ): ApiRoute {
   const effect = changes || method === 'POST' ? 'changes' : 'reads'
   const refusals = new Set([
-    ...accessOf({ ...row, path, effect }).codes,
+    ...accessOf({ ...row, access, path, effect }).codes,
     ...(body || checksQuery(path) ? [400] : []),
     ...parameterCodes(path),
     ...refuses,
@@ -44,9 +42,7 @@ function route<Given>(
   return {
     query: {},
     ...row,
-    method,
-    path,
-    effect,
+    ...{ method, path, access, effect },
     body: body ? (body.text ? 'text' : 'json') : 'ignored',
     codes: [...answers, ...[...refusals].sort()],
     ...(body ? { input: body.schema } : {}),
@@ -57,35 +53,32 @@ function route<Given>(
 /** Whether unknown query keys are refused (rules 12.5). */
 export const checksQuery = (path: string) => /^\/(?:config|monitor|service|control)(?:\/|$)/.test(path)
 
-/** Returns a route that reads. */
-export const get = (path: string, row: Row<undefined>) => route('GET', path, row)
+/** Returns a route that reads. `access`: who may call it. */
+export const get = (path: string, access: Access, row: Row<undefined>) => route('GET', path, access, row)
 
 /** A POST; the handler gets the parsed body. */
-export const post = <Given>(path: string, row: Row<Given>) => route('POST', path, row)
+export const post = <Given>(path: string, access: Access, row: Row<Given>) => route('POST', path, access, row)
 
 /** `<path>/_delete`, which answers GET and POST (rules 2.6). */
-export const deletion = (path: string, row: Row<undefined>) =>
+export const deletion = (path: string, access: Access, row: Row<undefined>) =>
   (['GET', 'POST'] as const).map(method =>
-    route(method, `${path}/_delete`, { answers: [204], ...row, changes: true })
+    route(method, `${path}/_delete`, access, { answers: [204], ...row, changes: true })
   )
 
 /** `<path>/_list` and its synonym `<path>/_member` (rules 2.10). */
-export const members = (path: string, row: Row<undefined>) =>
-  ['_list', '_member'].map(suffix => get(`${path}/${suffix}`, row))
+export const members = (path: string, access: Access, row: Row<undefined>) =>
+  ['_list', '_member'].map(suffix => get(`${path}/${suffix}`, access, row))
 
 /** A GET of a text that a machine runs: an iPXE script, an install script, a kickstart. */
 export const script = (
   path: string,
+  access: Access,
   { text, ...row }: Omit<Row<undefined>, 'handler'> & { text(request: ApiRequest): string | Promise<string> }
 ) =>
-  get(path, {
+  get(path, access, {
     ...row,
     output: plainText,
-    handler: request => {
-      const given = text(request)
-      // Avoids a promise: most texts are ready, and thousands of machines ask at once.
-      return typeof given === 'string' ? plain(given) : given.then(plain)
-    }
+    handler: request => whenReady(text(request), plain)
   })
 
 const plain = (text: string): Answer => ({ status: 200, text, type: 'text/plain; charset=utf-8' })
@@ -180,12 +173,7 @@ export function openEnvelope(
   return inner
 }
 
-function onlyValue(
-  value: JsonObject,
-  key: string,
-  where: string,
-  besides: readonly string[] = []
-): JsonValue {
+function onlyValue(value: JsonObject, key: string, where: string, besides: readonly string[] = []) {
   for (const other of Object.keys(value))
     if (other !== key && !besides.includes(other))
       throw badRequest(`${where} holds "${other}" where only "${key}" belongs`, 'invalid-body')

@@ -34,8 +34,7 @@ export function secretRoutes(parts: Parts): ApiRoute[] {
         .map(name => [name, shown(parts, type, name, caller)])
     )
   return [
-    get('/config/secrets', {
-      access: 'user',
+    get('/config/secrets', 'user', {
       summary: 'The secrets of all nodes and groups',
       output: schema,
       handler: ({ caller }) => answer({ node: all('node', caller), group: all('group', caller) })
@@ -67,8 +66,7 @@ function readRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
   // A node reads its own and its group's, which its install script places.
   const access = type === 'node' ? 'node' : 'user'
   return [
-    get(base, {
-      access,
+    get(base, access, {
       summary: type === 'node' ? "The secrets of a node, and its group's" : 'The secrets of a group',
       output: schema,
       handler: request => {
@@ -78,8 +76,7 @@ function readRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
         return answer(group ? { ...own, group } : own)
       }
     }),
-    get(`${base}/{secret}`, {
-      access,
+    get(`${base}/{secret}`, access, {
       summary: `One secret of a ${type}`,
       output: schema,
       handler: request => {
@@ -136,22 +133,19 @@ function changeRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
     return done(added ? 201 : 204, `secrets of ${type} ${owner} created`)
   }
   return [
-    post(base, {
-      access: 'user',
+    post(base, 'user', {
       answers: [201, 204],
       summary: `Add or change secrets of a ${type}`,
       body: many,
       handler: save
     }),
-    post(`${base}/{secret}`, {
-      access: 'user',
+    post(`${base}/{secret}`, 'user', {
       answers: [201, 204],
       summary: `Add, change or rename a secret of a ${type}`,
       body: one,
       handler: (request, given) => save(request, [given])
     }),
-    post(`${base}/{secret}/_clone`, {
-      access: 'user',
+    post(`${base}/{secret}/_clone`, 'user', {
       answers: [201],
       summary: `Copy a secret of a ${type} under the name in newsecretname`,
       body: one,
@@ -170,8 +164,7 @@ function changeRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
         return done(201, `secret ${name} cloned to ${newName}`)
       }
     }),
-    ...deletion(`${base}/{secret}`, {
-      access: 'user',
+    ...deletion(`${base}/{secret}`, 'user', {
       summary: `Delete a secret of a ${type}`,
       handler: async request => {
         await model.change(actorOf(request), tx => {

@@ -30,8 +30,7 @@ function serviceOf({ services, config }: Parts, name: ServiceName): Service {
 function controlRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
   const { jobs } = parts
   return changing.map(verb =>
-    get(`/service/${name}/${verb}`, {
-      access: 'user',
+    get(`/service/${name}/${verb}`, 'user', {
       changes: true,
       refuses: [404],
       summary: `${verb[0]?.toUpperCase()}${verb.slice(1)} ${titles[name]}, by an asynchronous request`,
@@ -58,8 +57,7 @@ function controlRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
 function inspectionRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
   const { config, health } = parts
   return [
-    get(`/service/${name}/status`, {
-      access: 'user',
+    get(`/service/${name}/status`, 'user', {
       refuses: [404],
       summary: `Whether ${titles[name]} runs, asked now, and how it is`,
       output: serviceSchema({
@@ -73,8 +71,7 @@ function inspectionRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
         return ok({ monitor: { service: { [name]: shown } } })
       }
     }),
-    get(`/config/${name}/_preview`, {
-      access: 'admin',
+    get(`/config/${name}/_preview`, 'admin', {
       refuses: [404],
       summary: `The files that would be written for ${titles[name]}, and how they differ from those in force`,
       output: at(

@@ -38,11 +38,13 @@ const credentials = bodyOf(
   }
 )
 
+const versionFields = { service: string(), api: { type: 'integer' }, commit: string() }
+const versionSchema = object(versionFields, Object.keys(versionFields))
+
 /** Token and version (rules 5.1, 6.4, 11.15). */
 export function tokenRoutes({ logins, tokens, site }: Parts): ApiRoute[] {
   return [
-    post('/token', {
-      access: 'anyone',
+    post('/token', 'anyone', {
       answers: [201],
       refuses: [401, 403],
       summary: 'A token for a user name and a password',
@@ -56,20 +58,9 @@ export function tokenRoutes({ logins, tokens, site }: Parts): ApiRoute[] {
         return { status: 201, body: { token: tokens.issueUser(login) } }
       }
     }),
-    get('/version', {
-      access: 'anyone',
+    get('/version', 'anyone', {
       summary: 'Version of the service and of this interface',
-      output: object(
-        {
-          version: object({ service: string(), api: { type: 'integer' }, commit: string() }, [
-            'service',
-            'api',
-            'commit'
-          ]),
-          controller: standing
-        },
-        ['version']
-      ),
+      output: object({ version: versionSchema, controller: standing }, ['version']),
       handler: () => ok({ version, ...(site ? { controller: site.status } : {}) })
     })
   ]
@@ -109,22 +100,19 @@ export function programTokenRoutes({ programs, record }: Parts): ApiRoute[] {
   const noted = (asked: ApiRequest, before: object | undefined, after: object | undefined) =>
     record(actorOf(asked), [{ type: 'token', name: nameOf(asked), before, after }], 'change')
   return [
-    get('/config/token', {
-      access: 'admin',
+    get('/config/token', 'admin', {
       summary: 'The tokens of programs, without what they are',
       query: listQuery,
       output: at(listing.place, listing.item),
       handler: asked => listed(asked, listing, programs.list().map(entryOf))
     }),
-    get('/config/token/{token}', {
-      access: 'admin',
+    get('/config/token/{token}', 'admin', {
       summary: 'One token of a program',
       query: listQuery,
       output: at(listing.place, listing.item),
       handler: asked => listed(asked, listing, [entryOf(programs.get(nameOf(asked)))])
     }),
-    post('/config/token/{token}', {
-      access: 'login',
+    post('/config/token/{token}', 'login', {
       answers: [201],
       summary: 'Make a token for a program; this answer alone holds it',
       body: request,
@@ -136,8 +124,7 @@ export function programTokenRoutes({ programs, record }: Parts): ApiRoute[] {
         return { status: 201, body: { ...config('token', { [name]: values() }), token: text } }
       }
     }),
-    ...deletion('/config/token/{token}', {
-      access: 'login',
+    ...deletion('/config/token/{token}', 'login', {
       summary: 'Revoke the token of a program, at once',
       handler: async asked => {
         const { values } = entryOf(await programs.revoke(nameOf(asked)))

@@ -8,7 +8,7 @@ import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, 
 import { type Listing, listed } from './listing.js'
 import { nodesFor, nodesQuery } from './node-sets.js'
 import { bodyOf, get, post, script } from './row.js'
-import { at, object, orNull, ref, string, time, word } from './schema.js'
+import { at, object, orNull, string, time, word } from './schema.js'
 
 const hexText = matching('hexadecimal digits in lower case', /^[\da-f]{2,200}$/)
 /** Bytes that a body has at least if two keys, a quote and its signature are in it, whatever the log is. */
@@ -51,18 +51,9 @@ const forgetBody = bodyOf(
 
 const verdict = word('good', 'bad', 'unknown')
 const fields = {
-  ...{
-    name: string(),
-    trust: word('none', 'report', 'require'),
-    verdict: orNull(verdict),
-    reason: orNull(string())
-  },
-  ...{
-    time: orNull(time),
-    since: orNull(time),
-    firmware: orNull(string()),
-    secureboot: orNull({ type: 'boolean' })
-  },
+  ...{ name: string(), trust: word('none', 'report', 'require') },
+  ...{ verdict: orNull(verdict), reason: orNull(string()), time: orNull(time), since: orNull(time) },
+  ...{ firmware: orNull(string()), secureboot: orNull({ type: 'boolean' }) },
   pending: { type: 'boolean', description: 'an admin has to decide: its TPM or its firmware is new' },
   ek: orNull(string('SHA-256 of the endorsement key that asked last')),
   ak: orNull(string('name of its attestation key')),
@@ -90,9 +81,7 @@ export function trustOf({ trust, model }: Pick<Parts, 'trust' | 'model'>, name: 
 }
 
 /** Proofs of machines, and what admins do with them (rules 15.2 to 15.6). */
-export function trustRoutes(parts: Parts): ApiRoute[] {
-  return [...machineRoutes(parts), ...adminRoutes(parts)]
-}
+export const trustRoutes = (parts: Parts): ApiRoute[] => [...machineRoutes(parts), ...adminRoutes(parts)]
 
 function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
   const own = (request: ApiRequest) => install.refuseOthers(param(request, 'node'), request, 'shows its TPM')
@@ -103,23 +92,21 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
     if (Number(length) >= shortest) trust.limit(param(request, 'node'))
   }
   return [
-    script('/trust/{node}/nonce', {
-      access: 'source',
+    script('/trust/{node}/nonce', 'source', {
       summary: 'A nonce for the quote of a node, for that node alone',
       text: async request => {
         await own(request)
         return `${trust.nonce(param(request, 'node'))}\n`
       }
     }),
-    post('/trust/{node}/quote', {
-      access: 'source',
+    post('/trust/{node}/quote', 'source', {
       summary:
         'Show what a machine is and what it booted; the answer holds its install script, sealed to its TPM',
       body: quoteBody,
       maxBody: longestQuote,
       admit: limited,
       output: object({
-        ...{ verdict: word('good', 'bad', 'unknown'), reason: string(), salt: string() },
+        ...{ verdict, reason: string(), salt: string() },
         ...{ credential: string(), sealed: string(), exchange: string(), key: string(), signature: string() }
       }),
       handler: async (request, body) => {
@@ -133,13 +120,11 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
         return { status: 200, body: await runFairly(judged(), request) }
       }
     }),
-    post('/trust/{node}/proof', {
-      access: 'source',
+    post('/trust/{node}/proof', 'source', {
       summary: 'Prove that an attestation key lives in the TPM that was shown',
       body: proofBody,
       maxBody: 8192,
       admit: own,
-      output: ref('message'),
       handler: async (request, { nonce, salt, proof }) => {
         const { name } = model.get('node', param(request, 'node'))
         trust.limit(name)
@@ -153,8 +138,7 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
 function adminRoutes(parts: Parts): ApiRoute[] {
   const { trust, model } = parts
   return [
-    get('/config/trust', {
-      access: 'user',
+    get('/config/trust', 'user', {
       limited: 'filtered',
       summary: 'What the machines of nodes proved: those with field trust, and those that showed a TPM',
       query: nodesQuery,
@@ -175,8 +159,7 @@ function adminRoutes(parts: Parts): ApiRoute[] {
           return rows
         })
     }),
-    get('/config/node/{node}/_trust', {
-      access: 'admin',
+    get('/config/node/{node}/_trust', 'admin', {
       summary: 'What the machine of a node proved last',
       output: at('config.node.{node}', object(fields)),
       handler: request => {
@@ -184,11 +167,9 @@ function adminRoutes(parts: Parts): ApiRoute[] {
         return ok(config('node', { [name]: trustOf(parts, name) }))
       }
     }),
-    post('/config/node/{node}/_trust', {
-      access: 'admin',
+    post('/config/node/{node}/_trust', 'admin', {
       summary: 'Enrol the machine that showed its TPM last, and accept what its firmware measured',
       body: acceptBody,
-      output: ref('message'),
       handler: async (request, { ek, ak, seen }) => {
         const name = param(request, 'node')
         await trust.accept(name, { ek, ak, seen }, actorOf(request))
@@ -198,11 +179,9 @@ function adminRoutes(parts: Parts): ApiRoute[] {
         )
       }
     }),
-    post('/config/node/{node}/_distrust', {
-      access: 'admin',
+    post('/config/node/{node}/_distrust', 'admin', {
       summary: 'Forget the TPM of a node, and what it proved',
       body: forgetBody,
-      output: ref('message'),
       handler: async (request, { firmware }) => {
         const name = param(request, 'node')
         await trust.forget(name, firmware === true, actorOf(request))

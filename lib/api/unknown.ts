@@ -41,8 +41,7 @@ const scanBody = bodyOf(
 /** Machines that belong to no node (rules 4.37, 13.5). */
 export function unknownRoutes({ model, unknown, scan }: Parts): ApiRoute[] {
   return [
-    get('/monitor/unknown', {
-      access: 'user',
+    get('/monitor/unknown', 'user', {
       summary: 'The machines that asked for a boot script and belong to no node: what they say of themselves',
       query: listQuery,
       output: at(listing.place, machine),
@@ -59,8 +58,7 @@ export function unknownRoutes({ model, unknown, scan }: Parts): ApiRoute[] {
         return withWarnings(listed(request, listing, entries), warnings)
       }
     }),
-    post('/monitor/unknown/_scan', {
-      access: 'admin',
+    post('/monitor/unknown/_scan', 'admin', {
       refuses: [404],
       summary: 'Ask the BMCs of a network for their machines, by Redfish; an asynchronous request',
       body: scanBody,

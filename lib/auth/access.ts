@@ -93,30 +93,25 @@ const accessRuleOf = (access: string): AccessRule => accessRules[access as Acces
 const refusesViewers = ({ viewer }: AccessRule, { effect }: RouteAccess) =>
   viewer === 'none' || (viewer === undefined && effect === 'changes')
 
-/** Returns what a caller of a route needs, whether a token is read, and the codes of refusals. */
+/** Returns what a caller of a route needs, which users may call it, and the codes of refusals. */
 export function accessOf(route: RouteAccess) {
   const meaning = accessRuleOf(route.access)
   const { description, token, node, browsers } = meaning
-  const needsAdmin = refusesViewers(meaning, route)
-  const refusesNodes = node === undefined || (node === 'own' && route.path.includes('{node}'))
-  return {
-    says: needsAdmin
-      ? description.replace(/^token/, route.operator ? "an operator's token" : "an admin's token")
-      : description,
-    token,
-    codes: [
-      ...(token === 'unread' ? [] : [401]),
-      ...(browsers || (token !== 'unread' && (needsAdmin || refusesNodes)) ? [403] : [])
-    ]
-  }
-}
-
-/** Returns which users may call a route, for the documents; `limited`: to groups. */
-export function readersOf(route: RouteAccess) {
-  const meaning = accessRuleOf(route.access)
   const viewer = !refusesViewers(meaning, route)
   const operator = viewer || route.operator === true
-  return { needsToken: meaning.token !== 'unread', viewer, operator, limited: route.limited }
+  const refusesNodes = node === undefined || (node === 'own' && route.path.includes('{node}'))
+  const needed = operator ? "an operator's token" : "an admin's token"
+  const codes = [
+    ...(token === 'unread' ? [] : [401]),
+    ...(browsers || (token !== 'unread' && (!viewer || refusesNodes)) ? [403] : [])
+  ]
+  return {
+    says: viewer ? description : description.replace(/^token/, needed),
+    token,
+    viewer,
+    operator,
+    codes
+  }
 }
 
 const anonymous: Caller = { kind: 'anonymous' }
@@ -167,10 +162,17 @@ function tokenOf({ 'x-access-tokens': own = '', authorization = '' }: RequestHea
 /** Every browser sends at least one of these, whatever page made the request; firmware and curl send none. */
 const ofBrowsers = /^(?:sec-.*|origin|accept-language|upgrade-insecure-requests)$/
 
+/** Whether a URL in a header is one of another host than the host that is asked. */
+const isForeign = (url: string, host = '') => !URL.canParse(url) || new URL(url).host !== host.toLowerCase()
+
 function refuseBrowsers(headers: RequestHead['headers']): void {
-  const { host = '', referer = '', 'user-agent': agent = '' } = headers
-  const isForeign = referer !== '' && (!URL.canParse(referer) || new URL(referer).host !== host.toLowerCase())
-  const found = isForeign ? 'referer' : agent.startsWith('Mozilla/') ? 'user-agent' : undefined
+  const { host, referer = '', 'user-agent': agent = '' } = headers
+  const found =
+    referer !== '' && isForeign(referer, host)
+      ? 'referer'
+      : agent.startsWith('Mozilla/')
+        ? 'user-agent'
+        : undefined
   const sent = found ?? Object.keys(headers).find(name => ofBrowsers.test(name))
   if (sent === undefined) return
   throw forbidden(
@@ -179,18 +181,9 @@ function refuseBrowsers(headers: RequestHead['headers']): void {
   )
 }
 
-/**
- * Throws 403 for requests from a page of another origin: failures would count against its reader. The front
- * server passes Host on unchanged.
- */
-export function refuseForeignPage({
-  origin,
-  host = '',
-  'sec-fetch-site': site
-}: RequestHead['headers']): void {
-  const isForeign =
-    origin !== undefined && (!URL.canParse(origin) || new URL(origin).host !== host.toLowerCase())
-  if (isForeign || site === 'cross-site')
+/** Throws 403 for a page of another origin: failures would count against its reader. */
+export function refuseForeignPage({ origin, host, 'sec-fetch-site': site }: RequestHead['headers']): void {
+  if ((origin !== undefined && isForeign(origin, host)) || site === 'cross-site')
     throw forbidden('a page of another site has asked for a token', 'browser-refused')
 }
 
@@ -231,21 +224,15 @@ export const accountOf = ({ user, source }: UserCaller) => (source === 'local' ?
 function checkRole(caller: UserCaller, meaning: AccessRule, route: RouteAccess): void {
   if (meaning.programs && caller.source === 'token')
     throw forbidden(`the token of program ${caller.user} may not do this: log in`, 'role-not-permitted')
-  if (
-    caller.role === 'admin' ||
-    !refusesViewers(meaning, route) ||
-    (caller.role === 'operator' && route.operator)
-  )
-    return
-  const changed = caller.role === 'operator' ? 'change this' : 'change anything'
-  throw forbidden(
-    `${nameOf(caller)} may not ${route.effect === 'changes' ? changed : 'see this'}`,
-    'role-not-permitted'
-  )
+  const { role } = caller
+  if (role === 'admin' || !refusesViewers(meaning, route) || (role === 'operator' && route.operator)) return
+  const changed = role === 'operator' ? 'change this' : 'change anything'
+  throw mayNot(caller, route.effect === 'changes' ? changed : 'see this')
 }
 
-/** The caller with its grant, for messages. */
-const nameOf = (caller: UserCaller) => `user ${accountOf(caller)} (${grantText(caller)})`
+/** A 403 that names the caller with its grant. */
+const mayNot = (caller: UserCaller, what: string) =>
+  forbidden(`user ${accountOf(caller)} (${grantText(caller)}) may not ${what}`, 'role-not-permitted')
 
 /** Returns the caller for what its groups have. Throws 403 for the rest, and where that is not known. */
 function limitedCaller(
@@ -257,11 +244,7 @@ function limitedCaller(
 ): Caller {
   if (limited === 'filtered') return caller
   if (limited === undefined && token === 'optional') return anonymous
-  if (limited === undefined)
-    throw forbidden(
-      `${nameOf(caller)} may not see or change this: it is not limited to groups`,
-      'role-not-permitted'
-    )
+  if (limited === undefined) throw mayNot(caller, 'see or change this: it is not limited to groups')
   const { node = '', group = limited === 'node' ? groupOf(node) : '' } = params
   if (group === undefined || !caller.groups?.includes(group))
     throw outsideLimit(caller, limited === 'node' ? `node ${node}` : `group ${group}`)
@@ -270,10 +253,7 @@ function limitedCaller(
 
 /** A 403 for nodes outside of the groups of a caller. It does not tell whether they exist. */
 export const outsideLimit = (caller: UserCaller, what: string) =>
-  forbidden(
-    `${nameOf(caller)} may not reach ${what.slice(0, 200)}: not all of it is nodes of these groups`,
-    'role-not-permitted'
-  )
+  mayNot(caller, `reach ${what.slice(0, 200)}: not all of it is nodes of these groups`)
 
 /** The groups that a caller is limited to; undefined: none. */
 export const groupsOf = (caller: Caller) => (caller.kind === 'user' ? caller.groups : undefined)

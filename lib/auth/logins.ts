@@ -190,12 +190,7 @@ export class Logins {
   }
 
   /** Equal logins under way share one computation. */
-  #verify(
-    proof: Buffer,
-    address: string,
-    checks: Semaphore,
-    check: () => Promise<Login | undefined>
-  ): Promise<Login | undefined> {
+  #verify(proof: Buffer, address: string, checks: Semaphore, check: () => Promise<Login | undefined>) {
     const id = proof.toString('base64')
     const known = this.#pendingChecks.get(id)
     if (known) return known
@@ -213,10 +208,8 @@ export class Logins {
   #rankOf(address: string, checks: Semaphore): 0 | 1 | 2 {
     if (this.#failures.has(address)) return 2
     if (['127.0.0.1', '::1'].includes(address)) return 0
-    return this.#knownNetworks.has(clientNetworkOf(address)) &&
-      checks.waiting(0, addressBlockOf(address)) < mostAhead
-      ? 0
-      : 1
+    const isKnown = this.#knownNetworks.has(clientNetworkOf(address))
+    return isKnown && checks.waiting(0, addressBlockOf(address)) < mostAhead ? 0 : 1
   }
 
   #rememberNetwork(address: string): void {
@@ -247,9 +240,7 @@ function readKnownNetworks(file: string): string[] {
 }
 
 /** The file of the first admin's password while the ini has no users (rules 5.1). */
-export function adminPasswordFile(stateDirectory: string): string {
-  return join(stateDirectory, 'admin-password')
-}
+export const adminPasswordFile = (stateDirectory: string): string => join(stateDirectory, 'admin-password')
 
 /**
  * Creates the file at the first start: a random password on a line, mode 0600. Returns whether it was
@@ -293,10 +284,8 @@ export class Failures {
 
   /** Returns the delay of the next login from this address in milliseconds. */
   delayMs(address: string): number {
-    return Math.min(
-      largestDelayMs,
-      Math.max(0, (this.#recent(clientNetworkOf(address)).length - freeFailures + 1) * stepMs)
-    )
+    const steps = this.#recent(clientNetworkOf(address)).length - freeFailures + 1
+    return Math.min(largestDelayMs, Math.max(0, steps * stepMs))
   }
 
   /** Whether a login from this address failed in the last minute. */

@@ -2,11 +2,7 @@ import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 import type { Grant } from './grant.js'
 
 /** Cost of a guess: `128 * N * r` bytes of memory, touched `p` times. */
-interface Cost {
-  readonly N: number
-  readonly r: number
-  readonly p: number
-}
+type Cost = Readonly<Record<'N' | 'r' | 'p', number>>
 /** 16 MiB. */
 const cost: Cost = { N: 16384, r: 8, p: 5 }
 const saltBytes = 16
@@ -42,9 +38,7 @@ export async function verifyPassword(password: string, hash: string): Promise<bo
 }
 
 /** Whether `hashPassword` may have returned this. */
-export function isPasswordHash(text: string): boolean {
-  return parse(text) !== undefined
-}
+export const isPasswordHash = (text: string): boolean => parse(text) !== undefined
 
 /** Returns a hash that matches no password and costs as much to check as the costliest of `hashes`. */
 export function dummyHash(hashes: readonly string[]): string {

@@ -87,10 +87,7 @@ export class Tokens {
     return this.#issue({ kind: 'user', sub: user, role: grantText(grant), src }, this.options.lifetimeMs)
   }
 
-  /**
-   * Issues a token to an installing or running node of this generation; `proof`: as in `Claims`. Takes
-   * microseconds.
-   */
+  /** Issues a token to a node of this generation, in microseconds; `proof`: as in `Claims`. */
   issueNode(node: string, generation: number, use: NodeUse = 'installing', proof?: string): string {
     const { nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.options
     const lifetimeMs = use === 'running' ? runningLifetimeMs : nodeLifetimeMs
@@ -98,12 +95,8 @@ export class Tokens {
   }
 
   /** Renews a running node's token; undefined in the first 90th of its life, so that few are stored. */
-  renewNode({
-    node,
-    generation = 0,
-    proof,
-    expiresAt
-  }: NodeClaims & { readonly expiresAt: number }): string | undefined {
+  renewNode(claims: NodeClaims & { readonly expiresAt: number }): string | undefined {
+    const { node, generation = 0, proof, expiresAt } = claims
     const { now, nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.options
     if (expiresAt - now() > runningLifetimeMs * (1 - 1 / 90)) return undefined
     return this.issueNode(node, generation, 'running', proof)
@@ -160,13 +153,8 @@ export class Tokens {
 function readClaims(payload: string): Claims | undefined {
   const json = jsonObjectOrEmpty(Buffer.from(payload, 'base64url').toString())
   const { kind, sub, role, src = 'local', gen, proof, iat, exp } = json
-  if (
-    typeof sub !== 'string' ||
-    sub.length > longestName ||
-    typeof iat !== 'number' ||
-    typeof exp !== 'number'
-  )
-    return undefined
+  if (typeof sub !== 'string' || sub.length > longestName) return undefined
+  if (typeof iat !== 'number' || typeof exp !== 'number') return undefined
   const times = { issuedAt: Math.round(iat * 1000), expiresAt: Math.round(exp * 1000) }
   if (kind === 'node')
     return {

@@ -85,6 +85,16 @@ export function* sortInSteps<V>(items: readonly V[], compare: (a: V, b: V) => nu
   return merged
 }
 
+/** Returns the items that pass a test, in short steps. */
+export function* filterInSteps<V>(items: readonly V[], test: (item: V) => boolean): Generator<void, V[]> {
+  const found: V[] = []
+  for (const item of [...items]) {
+    yield
+    if (test(item)) found.push(item)
+  }
+  return found
+}
+
 /** Turns the steps of some work into pauses of a text that is sent a piece at a time. */
 export function* asPauses<R>(work: Generator<unknown, R>): Generator<'', R> {
   for (let step = work.next(); ; step = work.next()) {

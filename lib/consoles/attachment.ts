@@ -40,11 +40,7 @@ export class Attachment implements Feed {
   }
 
   /** Attaches to the console of a node. Throws 503 with the reason if conmand does not let it. */
-  static async open(
-    port: number,
-    node: string,
-    { user, session }: { readonly user: string; readonly session: string }
-  ): Promise<Attachment> {
+  static async open(port: number, node: string, user: string, session: string): Promise<Attachment> {
     const socket = connect({ port, host: '127.0.0.1' })
     try {
       const rest = await greet(socket, [

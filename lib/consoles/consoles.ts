@@ -67,10 +67,9 @@ export class Consoles {
     const attaching = { who }
     this.#attaching.add(attaching)
     const { port } = this.options.config.consoles
-    const attachment = await Attachment.open(port, node, {
-      user: who.replace(/^user /, ''),
-      session
-    }).finally(() => this.#attaching.delete(attaching))
+    const attachment = await Attachment.open(port, node, who.replace(/^user /, ''), session).finally(() =>
+      this.#attaching.delete(attaching)
+    )
     const idleMs = this.options.idleMs ?? IDLE_MS
     const idle = setTimeout(() => attachment.end('nothing was typed for hours'), idleMs).unref()
     this.#open.set(session, { attachment, node, who, idle })

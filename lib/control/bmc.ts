@@ -2,6 +2,7 @@ import { notFound } from '../base/errors.js'
 import { oneLine } from '../base/log.js'
 import { isBmc } from '../model/cluster-index.js'
 import type { Model } from '../model/model.js'
+import type { BmcsetupDoc } from '../model/types/bmcsetup.js'
 
 /** The BMC of a node with its access settings. */
 export interface Bmc {
@@ -23,47 +24,42 @@ export interface Bmc {
 
 /** Returns the BMC of a node. Throws 404 that names object, missing field and remedy. */
 export function bmcOf(model: Model, name: string): Bmc {
+  const lacking = (message: string) => notFound(message, 'bmc-not-configured')
   const node = model.get('node', name)
   const { interfaces, settings } = model.effective(node)
   // Suggested for the whole group, if the node has one.
   const set = `svcctl ${node.group === undefined ? `node set ${name}` : `group set ${node.group}`}`
   const entry = interfaces.find(isBmc)
-  if (!entry)
-    throw notFound(`node ${name} has no interface BMC: type ${set} BMC.network=NETWORK`, 'bmc-not-configured')
+  if (!entry) throw lacking(`node ${name} has no interface BMC: type ${set} BMC.network=NETWORK`)
   if (entry.ipaddress === undefined)
-    throw notFound(
+    throw lacking(
       `node ${name}: its interface BMC has no "ipaddress": ` +
-        `type svcctl node set ${name} BMC.ipaddress=ADDRESS`,
-      'bmc-not-configured'
+        `type svcctl node set ${name} BMC.ipaddress=ADDRESS`
     )
-  const { bmcsetupname } = settings
-  if (bmcsetupname === null)
-    throw notFound(
-      `node ${name} has no BMC set-up: type ${set} bmcsetupname=NAME (svcctl bmcsetup list shows them)`,
-      'bmc-not-configured'
+  if (settings.bmcsetupname === null)
+    throw lacking(
+      `node ${name} has no BMC set-up: type ${set} bmcsetupname=NAME (svcctl bmcsetup list shows them)`
     )
-  const setup = model.get('bmcsetup', bmcsetupname)
-  const { username, password, protocol, cipher, privilege, port, verify_certificate, system } = setup
-  if (!username)
-    throw notFound(
-      `BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for: type svcctl ` +
-        `bmcsetup set ${bmcsetupname} username=NAME`,
-      'bmc-not-configured'
-    )
-  if (!password)
-    throw notFound(
-      `BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for: type svcctl ` +
-        `bmcsetup set ${bmcsetupname} password=-`,
-      'bmc-not-configured'
-    )
+  const access = bmcAccess(model.get('bmcsetup', settings.bmcsetupname), (lacks, wayOut) =>
+    lacking(`${lacks}, which the BMC of ${name} asks for: ${wayOut}`)
+  )
+  return { node: name, address: entry.ipaddress, ...access }
+}
+
+/** Returns the access settings of a BMC set-up. Throws what `refusal` makes of a missing user or password. */
+export function bmcAccess(
+  setup: BmcsetupDoc,
+  refusal: (lacks: string, wayOut: string) => Error
+): Omit<Bmc, 'node' | 'address'> {
+  const { name, username, password, protocol, cipher, privilege, port, verify_certificate, system } = setup
+  if (!username || !password) {
+    const [field, example] = username ? ['password', '-'] : ['username', 'NAME']
+    const wayOut = `type svcctl bmcsetup set ${name} ${field}=${example}`
+    throw refusal(`BMC set-up ${name} has no "${field}"`, wayOut)
+  }
   return {
-    node: name,
-    address: entry.ipaddress,
-    setup: bmcsetupname,
-    protocol: protocol ?? 'ipmi',
-    ...{ username, password, system, port },
-    cipher: cipher ?? 3,
-    privilege: privilege ?? 'administrator',
+    ...{ setup: name, username, password, system, port },
+    ...{ protocol: protocol ?? 'ipmi', cipher: cipher ?? 3, privilege: privilege ?? 'administrator' },
     verifyCertificate: verify_certificate ?? true
   }
 }

@@ -124,12 +124,7 @@ export class Control {
   }
 
   /** Runs a batch after earlier batches that change one of its nodes. */
-  async #runAfterOthers(
-    job: JobContext,
-    nodes: readonly string[],
-    command: Command,
-    actor: Actor
-  ): Promise<void> {
+  async #runAfterOthers(job: JobContext, nodes: readonly string[], command: Command, actor: Actor) {
     const before = [...this.#activeBatches].filter(other => nodes.some(node => other.nodes.has(node)))
     const stopped = new Promise<never>((_, reject) => {
       job.signal.addEventListener('abort', () => reject(job.signal.reason))
@@ -166,14 +161,8 @@ export class Control {
     })
   }
 
-  /**
-   * Waits until a machine is off after a soft shutdown. Throws Error if it is still on after `soft_limit`.
-   */
-  async #untilOff(
-    bmc: Bmc,
-    signal: AbortSignal,
-    inPlace: (work: () => Promise<string>) => Promise<string>
-  ): Promise<void> {
+  /** Waits until a machine is off after a soft shutdown. Throws Error if it is on after `soft_limit`. */
+  async #untilOff(bmc: Bmc, signal: AbortSignal, inPlace: (work: () => Promise<string>) => Promise<string>) {
     const { config, ticks } = this.#o
     const end = ticks() + config.soft_limit
     for (;;) {

@@ -6,21 +6,11 @@ import { type Bmc, type CallLimits, cleanLine, cleanText } from './bmc.js'
 /** A full log of a BMC has a few thousand lines. */
 const MOST_OUTPUT = 1024 * 1024
 
-/** Commands that are a single call of ipmitool. */
-type Call = Exclude<Command, 'power boot' | 'chassis netboot' | 'chassis diskboot'>
-
-const words: Readonly<Record<Call, readonly string[]>> = {
-  'power status': ['power', 'status'],
-  'power on': ['power', 'on'],
-  'power off': ['power', 'off'],
-  'power soft': ['power', 'soft'],
-  'power cycle': ['power', 'cycle'],
-  'power reset': ['power', 'reset'],
+/** Arguments of ipmitool for a command, where they are not its words. */
+const words: Partial<Record<Command, readonly string[]>> = {
   // On until it is turned off; the default is 15 seconds.
   'chassis identify': ['chassis', 'identify', 'force'],
-  'chassis noidentify': ['chassis', 'identify', '0'],
-  'sel list': ['sel', 'list'],
-  'sel clear': ['sel', 'clear']
+  'chassis noidentify': ['chassis', 'identify', '0']
 }
 
 /**
@@ -28,26 +18,27 @@ const words: Readonly<Record<Call, readonly string[]>> = {
  * The password is passed in the environment, not as an argument. Throws an Error with the reason.
  */
 export async function ipmi(programs: Programs, bmc: Bmc, asked: Command, visit: CallLimits): Promise<string> {
-  let command = asked
   const tell = (...told: readonly string[]) => ipmitool(programs, bmc, told, visit)
-  if (command === 'sel list') return cleanText(await tell(...words[command]))
-  if (command === 'chassis netboot' || command === 'chassis diskboot') {
+  const send = (command: Command) => tell(...(words[command] ?? command.split(' ')))
+  if (asked === 'sel list') return cleanText(await send(asked))
+  if (asked === 'chassis netboot' || asked === 'chassis diskboot') {
     // Without this option a UEFI machine would look for a boot sector.
     const isEfi = /BIOS EFI boot/.test(await tell('chassis', 'bootparam', 'get', '5'))
-    const device = command === 'chassis netboot' ? 'pxe' : 'disk'
+    const device = asked === 'chassis netboot' ? 'pxe' : 'disk'
     await tell('chassis', 'bootdev', device, ...(isEfi ? ['options=efiboot'] : []))
     return ''
   }
-  if (command.startsWith('power ') && command !== 'power on' && command !== 'power off') {
-    const stdout = await tell(...words['power status'])
+  let command = asked
+  if (asked.startsWith('power ') && asked !== 'power on' && asked !== 'power off') {
+    const stdout = await send('power status')
     const [, state] = /^Chassis Power is (on|off)$/m.exec(stdout) ?? []
     if (state === undefined) throw new Error(`ipmitool tells no state of the power: ${cleanLine(stdout)}`)
-    if (command === 'power status') return state
-    if (command === 'power soft' && state === 'off') return ''
-    if (command !== 'power boot' && state === 'off') throw new Error(IS_OFF)
-    if (command === 'power boot' && state === 'off') command = 'power on'
+    if (asked === 'power status') return state
+    if (asked === 'power soft' && state === 'off') return ''
+    if (asked !== 'power boot' && state === 'off') throw new Error(IS_OFF)
+    if (asked === 'power boot') command = state === 'off' ? 'power on' : 'power cycle'
   }
-  await tell(...words[command === 'power boot' ? 'power cycle' : command])
+  await send(command)
   return ''
 }
 

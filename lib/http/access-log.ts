@@ -34,7 +34,7 @@ export class AccessLog {
    * is omitted, as tokens are sometimes sent in it. Parts of files have level debug, as a download can have
    * thousands.
    */
-  request<C>(exchange: Exchange<C>, complete: boolean): void {
+  request(exchange: Exchange, complete: boolean): void {
     const { log } = this
     const level = exchange.status === 206 ? 'debug' : 'info'
     if (level === 'debug' ? log.level !== 'debug' : log.level === 'error' || log.level === 'warn') return

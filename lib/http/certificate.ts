@@ -88,10 +88,7 @@ function* certificatesIn(text: string): Generator<void, X509Certificate[]> {
  * Appends the missing authorities up to the root: an iPXE built with `TRUST=` knows the root's fingerprint
  * alone, and looks for it in the chain it is sent (rules 4.36).
  */
-function* withRoot(
-  text: string,
-  authorities: string
-): Generator<void, { bytes: string; unknownRoot: string | undefined }> {
+function* withRoot(text: string, authorities: string) {
   const own = yield* certificatesIn(text)
   // Node's roots come last: they are parsed only when no other certificate is the signer.
   const bundles = [authorities, rootCertificates.join('\n')]
@@ -134,13 +131,10 @@ function paired(
   { bytes: cert, certificate, unknownRoot }: Awaited<ReturnType<typeof readCertificate>>,
   { bytes, key }: Awaited<ReturnType<typeof readKey>>
 ): CertificatePair {
-  if (!certificate.checkPrivateKey(key))
-    throw new CertificateError([
-      {
-        of: 'key',
-        message: `${files.key} is not the key of ${files.certificate}: ${bothOfOne}`
-      }
-    ])
+  if (!certificate.checkPrivateKey(key)) {
+    const message = `${files.key} is not the key of ${files.certificate}: ${bothOfOne}`
+    throw new CertificateError([{ of: 'key', message }])
+  }
   try {
     const context = createSecureContext({
       ...{ cert, key: bytes, ciphers: CIPHERS, minVersion: 'TLSv1.2', honorCipherOrder: true },
@@ -182,10 +176,7 @@ function parsed<T>(file: string, what: string, parse: () => T): T {
 const reasonOf = (error: unknown) => (error as { reason?: string }).reason ?? (error as Error).message
 
 /** Why clients refuse the certificate now or soon; undefined if they do not. `now`: ms since 1970. */
-export function expiry(
-  { certificate }: Pick<CertificatePair, 'certificate'>,
-  now: number
-): { readonly over: boolean; readonly text: string } | undefined {
+export function expiry({ certificate }: Pick<CertificatePair, 'certificate'>, now: number) {
   const [from, to] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)]
   if (now > to) return { over: true, text: `has expired at ${day(to)}: clients refuse it; renew it` }
   if (now < from)
@@ -194,11 +185,7 @@ export function expiry(
   return { over: false, text: `expires at ${day(to)}: renew it; svcd takes the new one by itself` }
 }
 
-const day = (ms: number) =>
-  new Date(ms)
-    .toISOString()
-    .replace(/:\d\d\..*/, ' UTC')
-    .replace('T', ' ')
+const day = (ms: number) => new Date(ms).toISOString().replace(/T(\d\d:\d\d).*/, ' $1 UTC')
 
 /** Why iPXE may refuse the certificate; undefined if its root is sent or known. */
 export function lacksRoot(

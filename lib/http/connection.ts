@@ -28,14 +28,14 @@ export function writeAsOne(socket: Writable): void {
 export type ClientSocket = Duplex & { readonly bytesRead?: number; setTimeout?(ms: number): unknown }
 
 /** One client connection. Its requests are served one after the other, in order (RFC 9112, 9.3.2). */
-export class Connection<C> {
-  current: Exchange<C> | undefined
+export class Connection {
+  current: Exchange | undefined
   /** The last input was refused: nothing more is read from this client. */
   refused = false
   /** There is no room for it: its request will be refused with Retry-After. */
   isCrowded = false
   /** The latest request. */
-  last: Exchange<C> | undefined
+  last: Exchange | undefined
   readonly #waiting: PipelineQueue
   #guarded = false
   #bytesSeen: number | undefined
@@ -56,7 +56,7 @@ export class Connection<C> {
   }
 
   /** Calls `serve` when its turn comes; never if the connection ends first. False if too many are queued. */
-  enqueue(exchange: Exchange<C>, serve: () => void): boolean {
+  enqueue(exchange: Exchange, serve: () => void): boolean {
     this.last = exchange
     this.lastUsedMs = exchange.startedMs
     this.#used = true

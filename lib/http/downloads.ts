@@ -8,6 +8,9 @@ import { type DownloadParty, PieceTurns } from './admission/piece-turns.js'
 import type { Exchange } from './exchange.js'
 import { type FileAnswer, FileShrunk, type OpenFile } from './files.js'
 
+/** Sends the bytes of a file. */
+type Stream = (file: FileAnswer) => Promise<void>
+
 /** All files being sent. Whatever is downloaded, pieces take a short part of each turn (rules 2.13). */
 export class Downloads {
   readonly #turns = new PieceTurns()
@@ -16,10 +19,7 @@ export class Downloads {
   constructor(private readonly limit: ConcurrencyLimit) {}
 
   /** Runs `send` in a slot for one download. Throws 503 with Retry-After if none is free in time. */
-  run<C>(
-    exchange: Exchange<C>,
-    send: (stream: (file: FileAnswer) => Promise<void>) => Promise<void>
-  ): Promise<void> {
+  run(exchange: Exchange, send: (stream: Stream) => Promise<void>): Promise<void> {
     return this.limit
       .run(exchange, slot => send(file => this.#stream(exchange, file, slot)))
       .finally(() => {
@@ -28,41 +28,35 @@ export class Downloads {
   }
 
   /** Sends the bytes of a file after its head. Rejects with FileShrunk or an error of the disk. */
-  async #stream<C>(exchange: Exchange<C>, file: FileAnswer, slot: Slot): Promise<void> {
+  async #stream(exchange: Exchange, file: FileAnswer, slot: Slot): Promise<void> {
     const name = clientNetworkOf(exchange.address)
     const party = this.#turns.join(name)
-    const socket = new PieceSocket(exchange)
     try {
-      for (let left = file.length; left > 0 && !exchange.gone; )
-        left -= await this.#sendPiece(socket, file, left, slot, party)
+      for (let sent = 0; sent < file.length && !exchange.gone; )
+        sent += await this.#sendPiece(exchange, file, sent, slot, party)
     } finally {
       this.#turns.leave(name, party, exchange.gone)
     }
     if (!exchange.gone) slot.isServed = true
   }
 
-  /**
-   * Sends one piece of the last `left` bytes. Resolves with its length once the system has taken it, or the
-   * client has left.
-   */
-  async #sendPiece<C>(
-    socket: PieceSocket<C>,
-    file: FileAnswer,
-    left: number,
+  /** Sends the piece behind the `sent` bytes. Resolves with its length as `write` does. */
+  async #sendPiece(
+    exchange: Exchange,
+    { file, start, length: whole }: FileAnswer,
+    sent: number,
     slot: Slot,
     party: DownloadParty
   ): Promise<number> {
     const turn = await this.#turns.take(party)
     try {
-      const sent = file.length - left
-      const bytes = this.#turns.pieceBytes(party, sent)
-      const piece = await this.#pieces.read(file.file, file.start + sent, bytes, left)
+      const left = whole - sent
+      const piece = await this.#pieces.read(file, start + sent, this.#turns.pieceBytes(party, sent), left)
       const { length } = piece.bytes
-      if (length === 0)
-        throw new FileShrunk(`${file.file.path} got shorter by ${left} bytes while it was sent`)
+      if (length === 0) throw new FileShrunk(`${file.path} got shorter by ${left} bytes while it was sent`)
       slot.stalledSinceMs = performance.now()
       turn.written(length)
-      await socket.write(piece)
+      await write(exchange, piece)
       slot.stalledSinceMs = undefined
       return length
     } finally {
@@ -71,30 +65,19 @@ export class Downloads {
   }
 }
 
-/** Writes pieces to a client. */
-class PieceSocket<C> {
-  #settle: () => void = () => undefined
-
-  constructor(private readonly exchange: Exchange<C>) {
-    exchange.outgoing.once('close', () => this.#settle())
-  }
-
-  /** Resolves when the system has taken the piece, or the client has left. */
-  write(piece: FilePiece): Promise<void> {
-    const { exchange } = this
-    if (exchange.gone) {
-      piece.release()
-      return Promise.resolve()
-    }
-    exchange.bytes += piece.bytes.length
-    return new Promise(resolve => {
-      this.#settle = resolve
-      exchange.outgoing.write(piece.bytes, error => {
-        if (!error) piece.release()
-        resolve()
-      })
+/** Writes a piece. Resolves when the system has taken it, or the client has left. */
+async function write(exchange: Exchange, piece: FilePiece): Promise<void> {
+  const { gone, outgoing } = exchange
+  if (gone) return piece.release()
+  exchange.bytes += piece.bytes.length
+  await new Promise<void>(resolve => {
+    outgoing.once('close', resolve)
+    outgoing.write(piece.bytes, error => {
+      outgoing.off('close', resolve)
+      if (!error) piece.release()
+      resolve()
     })
-  }
+  })
 }
 
 /** Bytes read from a file, shared by the clients they are written to. */

@@ -10,10 +10,7 @@ const PIECE_CHARACTERS = 65_536
 /** A part of what it is made from: the configuration, and what else the answer shows. */
 export type EntityTagPart = readonly [state: string, more: string]
 
-interface Made {
-  readonly state: string
-  readonly rest: string
-}
+type Made = Readonly<Record<'state' | 'rest', string>>
 
 /**
  * The entity tag of an answer: `STATE.REST` (rules 2.21). STATE is a digest of the configuration that the
@@ -80,10 +77,7 @@ class Digest {
   }
 }
 
-/**
- * Reads If-Match: the STATE of each strong tag, or `*`. A weak tag (`W/"…"`) never matches, so it is dropped.
- * Throws 400 for anything else.
- */
+/** Reads If-Match: `*`, or the STATE of each strong tag; a weak one never matches. Throws 400 otherwise. */
 export function readIfMatch(header: string): '*' | readonly string[] {
   if (header.trim() === '*') return '*'
   const states: string[] = []

@@ -4,7 +4,7 @@ import type { FileDelivery, RequestSource } from '../base/request-source.js'
 import type { Request, Route } from './route.js'
 
 /** A request and its answer on their way through the server, with what the access log needs. */
-export class Exchange<C> {
+export class Exchange<C = unknown> {
   readonly startedMs = performance.now()
   /** As the client sent it, without the query. */
   path = '-'
@@ -23,6 +23,8 @@ export class Exchange<C> {
   /** Set once the route is known. */
   request: ReceivedRequest<C> | undefined
   route: Route<C> | undefined
+  /** The connection ends with this answer. */
+  isLast = false
   /** A user is sending a long body: when slots are short, other incomplete bodies yield first. */
   isUpload = false
 

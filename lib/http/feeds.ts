@@ -1,6 +1,6 @@
+import { Parties } from '../base/lists.js'
 import { clientNetworkOf } from '../base/request-source.js'
 import { LIMITS, type Limits } from './admission/limits.js'
-import { Parties } from './admission/parties.js'
 import { busy } from './admission/retry-after.js'
 import type { Exchange } from './exchange.js'
 import type { Feed, Subscriber } from './route.js'
@@ -35,7 +35,7 @@ export class Feeds {
   ) {}
 
   /** Sends a feed until its end. Throws 503 with Retry-After if too many are open. */
-  async run<C>(exchange: Exchange<C>, sending: FeedDelivery): Promise<void> {
+  async run(exchange: Exchange, sending: FeedDelivery): Promise<void> {
     const network = clientNetworkOf(exchange.address)
     const { subscriber } = sending
     this.#assertRoom(exchange.address, network, subscriber)
@@ -88,7 +88,7 @@ class OpenFeed {
   #isQuiet = true
 
   constructor(
-    private readonly exchange: Pick<Exchange<unknown>, 'outgoing' | 'answered' | 'bytes'>,
+    private readonly exchange: Pick<Exchange, 'outgoing' | 'answered' | 'bytes'>,
     private readonly sending: FeedDelivery
   ) {}
 

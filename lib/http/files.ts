@@ -6,7 +6,9 @@ import { LRUCache } from 'lru-cache'
 import mime from 'mime'
 import { singleFlight } from '../base/concurrency.js'
 import { notFound, ServiceError, unavailable } from '../base/errors.js'
+import type { Connections } from './admission/connections.js'
 import { LIMITS } from './admission/limits.js'
+import type { Answer } from './route.js'
 
 /** An open regular file, readable until `OpenFiles.with` ends. */
 export class OpenFile {
@@ -60,17 +62,12 @@ interface Entry {
   users: number
 }
 
-/** Counts descriptors: `take` throws 503 if none is left. */
-interface Descriptors {
-  take(): void
-  giveBack(): void
-}
-
 /** The files being sent. Each is open once, however many clients get it. */
 export class OpenFiles {
   readonly #open = new Map<string, Entry>()
 
-  constructor(private readonly descriptors: Descriptors) {}
+  /** `descriptors` counts those of files, and throws 503 if none is left. */
+  constructor(private readonly descriptors: Pick<Connections, 'takeFile' | 'releaseFile'>) {}
 
   /**
    * Runs `use` with the file that is at `path` now. Throws 404 if there is no regular file, 503 if it cannot
@@ -94,7 +91,7 @@ export class OpenFiles {
       // Another caller has noticed, and opened it anew.
       if (this.#open.get(path) !== known) return this.#take(path)
     }
-    this.descriptors.take()
+    this.descriptors.takeFile()
     const file = openRegular(path)
     const entry = { file, isStillThere: singleFlight(() => isStillAt(path, file)), users: 1 }
     // `with` reports why it cannot be opened.
@@ -110,7 +107,7 @@ export class OpenFiles {
       const file = await entry.file.catch(() => undefined)
       await file?.close()
     } finally {
-      this.descriptors.giveBack()
+      this.descriptors.releaseFile()
     }
   }
 }
@@ -162,10 +159,7 @@ interface PendingLook {
   users: number
 }
 
-/**
- * A cache of small files, which are answered as texts are (rules 2.13). Machines that boot together share one
- * look at the disk.
- */
+/** A cache of small files, answered as texts (rules 2.13). Machines that boot together share one look. */
 export class SmallFileCache {
   readonly #cached = new LRUCache<string, SmallFile>({
     maxSize: LIMITS.smallFileCacheBytes,
@@ -221,48 +215,42 @@ export class FileShrunk extends Error {
   override readonly name = 'FileShrunk'
 }
 
-/** The properties of a file that its head shows. */
-type Described = Pick<OpenFile, 'path' | 'size' | 'etag'>
-
 /** A file, or a part of it, and the head of its answer. */
-export interface FileAnswer<F = OpenFile> {
-  readonly status: 200 | 206
-  /** Media type by the file's name. */
+export interface FileAnswer {
+  readonly status: number
+  /** Media type, by default that of the file's name. */
   readonly type: string
   readonly headers: Readonly<Record<string, string>>
   /** Bytes that will be sent. */
   readonly length: number
-  readonly file: F
+  readonly file: OpenFile
   /** Offset of the first byte to send. */
   readonly start: number
 }
 
 /**
- * Makes the head from the open file (rules 4.9). Obeys Range and If-Range if `allowRange` is set; ignores
- * If-None-Match and dates (rules 2.5). Throws 416 for a range outside the file.
+ * Makes the head from the open file and a handler's answer (rules 4.9). Obeys Range and If-Range, but for
+ * HEAD; ignores If-None-Match and dates (rules 2.5). Throws 416 for a range outside the file.
  */
-export function answerWith<F extends Described>(
-  file: F,
-  headers: IncomingHttpHeaders,
-  allowRange: boolean
-): FileAnswer<F> {
+export function fileAnswer(
+  file: OpenFile,
+  answer: Answer,
+  { range: wanted, 'if-range': ifRange }: IncomingHttpHeaders,
+  headOnly: boolean
+): FileAnswer {
   const { path, size, etag } = file
-  const ifRange = headers['if-range']
-  const range: ByteRange | undefined = allowRange
-    ? parseRange(headers.range, typeof ifRange === 'string' ? ifRange : undefined, etag, size)
-    : undefined
+  const isWhole = headOnly || answer.status !== 200
+  const range = isWhole ? undefined : parseRange(wanted, ifRange?.toString(), etag, size)
   const { start, end } = range ?? { start: 0, end: size - 1 }
   const all: Record<string, string> = { 'Accept-Ranges': 'bytes', ETag: etag }
   if (range) all['Content-Range'] = `bytes ${start}-${end}/${size}`
-  const type = mime.getType(path) ?? 'application/octet-stream'
-  return { status: range ? 206 : 200, type, headers: all, length: end - start + 1, file, start }
+  const type = answer.type ?? mime.getType(path) ?? 'application/octet-stream'
+  const status = range ? 206 : answer.status
+  return { status, type, headers: { ...all, ...answer.headers }, length: end - start + 1, file, start }
 }
 
 /** The bytes from `start` to `end` inclusive. */
-interface ByteRange {
-  readonly start: number
-  readonly end: number
-}
+type ByteRange = Readonly<Record<'start' | 'end', number>>
 
 /**
  * Returns the part of a file of `size` bytes that a Range header asks for (RFC 9110, section 14). Undefined

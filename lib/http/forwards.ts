@@ -33,28 +33,24 @@ export class Forwards {
   constructor(private readonly limit: ConcurrencyLimit) {}
 
   /** Forwards a request and its answer. Throws ServiceError: 503 if nothing was done, 502 if unknown. */
-  run<C>(exchange: Exchange<C>, forwarded: Forwarded, begin: Begin): Promise<void> {
-    return this.limit.run(exchange, place => forward(exchange, forwarded, this.#connections, place, begin))
+  run(exchange: Exchange, forwarded: Forwarded, begin: Begin): Promise<void> {
+    return this.limit.run(exchange, async place => {
+      const answer = await askUpstream(exchange, forwarded, this.#connections, place)
+      await passOn(exchange, answer, place, begin)
+    })
   }
 }
 
-async function forward<C>(
-  exchange: Exchange<C>,
-  forwarded: Forwarded,
-  connections: Connections,
-  place: Slot,
-  begin: Begin
-): Promise<void> {
-  const { status, headers, body } = await askUpstream(exchange, forwarded, connections, place)
-  if (exchange.gone) return void body.destroy()
+async function passOn(exchange: Exchange, { status, headers, body }: Response, place: Slot, begin: Begin) {
+  const { gone, headOnly, outgoing } = exchange
+  if (gone) return void body.destroy()
   const { 'content-length': length } = headers
   begin(status, endToEndHeaders(headers), length === undefined ? undefined : Number(length))
-  if (exchange.headOnly) {
+  if (headOnly) {
     body.resume()
-    exchange.outgoing.end()
+    outgoing.end()
     return
   }
-  const { outgoing } = exchange
   body.on('data', (chunk: Buffer) => {
     exchange.bytes += chunk.length
     // The client has not taken what came before.
@@ -66,8 +62,8 @@ async function forward<C>(
   await pipeline(body, outgoing)
 }
 
-async function askUpstream<C>(
-  exchange: Exchange<C>,
+async function askUpstream(
+  exchange: Exchange,
   { to, target, body }: Forwarded,
   connections: Connections,
   place: Slot
@@ -116,7 +112,7 @@ async function askUpstream<C>(
 }
 
 /** Aborts when the client leaves, or the other server is no longer the one to ask. */
-function stopOf<C>({ outgoing }: Exchange<C>, gone: AbortSignal): AbortController {
+function stopOf({ outgoing }: Exchange, gone: AbortSignal): AbortController {
   const stop = new AbortController()
   const isGone = () => stop.abort(new Error('it writes no more'))
   if (gone.aborted) isGone()

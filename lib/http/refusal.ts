@@ -1,12 +1,12 @@
 import { STATUS_CODES } from 'node:http'
-import { badRequest, ServiceError } from '../base/errors.js'
+import { badRequest, ServiceError, tooLarge } from '../base/errors.js'
 import type { Log } from '../base/log.js'
 import type { ThrottledWarning } from '../base/rate-limit.js'
 import { LIMITS } from './admission/limits.js'
 import { dropArrivedBody, hasBody, headerTooLarge } from './body.js'
 import { endSoon } from './connection.js'
 import type { Exchange } from './exchange.js'
-import { type SendContext, send, writeHead } from './send.js'
+import type { Sender } from './send.js'
 
 /** Longer bodies are cut instead of dropped. */
 const LINGER_BYTES = 1024 ** 3
@@ -64,7 +64,7 @@ function describe(error: unknown): string {
 export async function refuse<C>(
   exchange: Exchange<C>,
   error: ServiceError,
-  context: SendContext<C>,
+  sender: Sender<C>,
   lingerMs: number
 ): Promise<void> {
   const { incoming } = exchange
@@ -73,14 +73,14 @@ export async function refuse<C>(
   // A body that came with the header is dropped and the connection kept.
   const small =
     !exchange.awaitsContinue && Number(incoming.headers['content-length']) <= LIMITS.shortBodyBytes
-  if (!unread || (small && error.status !== 408 && (await dropArrivedBody(incoming)))) {
+  if (!unread || (small && error.status !== 408 && (await dropArrivedBody(incoming))))
     return exchange.gone
       ? undefined
-      : send(exchange, { status: error.status, headers: error.headers, body }, context)
-  }
+      : sender.send(exchange, { status: error.status, headers: error.headers, body })
   const text = `${JSON.stringify(body)}\n`
   const length = Buffer.byteLength(text)
-  writeHead(exchange, error.status, 'application/json', error.headers, length, { close: true })
+  exchange.isLast = true
+  sender.head(exchange, error.status, 'application/json', error.headers, length)
   if (exchange.headOnly) exchange.outgoing.flushHeaders()
   else exchange.outgoing.write(text)
   exchange.bytes = exchange.headOnly ? 0 : length
@@ -88,7 +88,7 @@ export async function refuse<C>(
   linger(exchange, lingerMs)
 }
 
-function linger<C>({ incoming }: Exchange<C>, lingerMs: number): void {
+function linger({ incoming }: Exchange, lingerMs: number): void {
   const { socket } = incoming
   let left = LINGER_BYTES
   const timer = setTimeout(() => socket.destroy(), lingerMs)
@@ -123,16 +123,12 @@ export function parserRefusal(
   error: NodeJS.ErrnoException & { reason?: string },
   headerBytes: number
 ): ServiceError | undefined {
-  switch (error.code) {
-    case 'HPE_HEADER_OVERFLOW':
-      return headerTooLarge(headerBytes)
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return new ServiceError(408, 'the request header came too slowly')
-    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
-      return new ServiceError(413, 'the chunk extensions are too large')
-    case 'HPE_INVALID_EOF_STATE':
-      return badRequest('the request ends before it is complete', 'invalid-http')
-  }
-  if (!error.code?.startsWith('HPE_')) return undefined
-  return badRequest(`the request is not valid HTTP/1.1: ${error.reason ?? error.message}`, 'invalid-http')
+  const { code = '' } = error
+  const invalid = (what: string) => badRequest(`the request ${what}`, 'invalid-http')
+  if (code === 'HPE_HEADER_OVERFLOW') return headerTooLarge(headerBytes)
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new ServiceError(408, 'the request header came too slowly')
+  if (code === 'HPE_CHUNK_EXTENSIONS_OVERFLOW') return tooLarge('the chunk extensions are too large')
+  if (code === 'HPE_INVALID_EOF_STATE') return invalid('ends before it is complete')
+  if (!code.startsWith('HPE_')) return undefined
+  return invalid(`is not valid HTTP/1.1: ${error.reason ?? error.message}`)
 }

@@ -115,6 +115,6 @@ export interface Route<Caller> {
   /** Maximum size of the body in bytes, if less than the caller's general limit. */
   readonly maxBody?: number
   /** Called before the body is read. Throws to refuse; who passes may send `maxBody`, whoever that is. */
-  readonly admit?: (request: Request<Caller>) => Promise<void>
+  admit?(request: Request<Caller>): Promise<void>
   handler(request: Request<Caller>): Answer | Promise<Answer>
 }

@@ -2,19 +2,14 @@ import { isUtf8 } from 'node:buffer'
 import { badRequest, methodNotAllowed, notFound } from '../base/errors.js'
 import type { Route } from './route.js'
 
-/** A parameter of a route: its segment and its name. */
-interface Parameter {
-  readonly index: number
-  readonly name: string
-}
-
 interface Entry<C> {
   readonly route: Route<C>
-  readonly parameters: readonly Parameter[]
+  /** The segment of each parameter by its name. */
+  readonly parameters: ReadonlyMap<string, number>
 }
 
-interface Node<C> {
-  readonly fixed: Map<string, Node<C>>
+class Node<C> {
+  readonly fixed = new Map<string, Node<C>>()
   parameter: Node<C> | undefined
   get: Entry<C> | undefined
   post: Entry<C> | undefined
@@ -26,19 +21,12 @@ export interface Match<C> {
   readonly params: Record<string, string>
 }
 
-const newNode = <C>(): Node<C> => ({
-  fixed: new Map(),
-  parameter: undefined,
-  get: undefined,
-  post: undefined
-})
-
 /**
  * Finds routes in a tree of segments, at a cost that depends on the path alone. A fixed segment precedes a
  * parameter, whatever the method; the parameter is tried when the fixed one leads nowhere.
  */
 export class Router<C> {
-  readonly #root: Node<C> = newNode()
+  readonly #root = new Node<C>()
 
   /** Throws Error for a path that is not `/`, `/fixed` or `/{parameter}` segments, or a duplicate. */
   constructor(routes: readonly Route<C>[]) {
@@ -60,24 +48,24 @@ export class Router<C> {
       )
     }
     const params: Record<string, string> = {}
-    for (const { index, name } of entry.parameters) params[name] = segments[index] as string
+    for (const [name, index] of entry.parameters) params[name] = segments[index] as string
     return { route: entry.route, params }
   }
 
   #add(route: Route<C>): void {
     const where = `route ${route.method} ${route.path}`
     if (!/^(?:\/|(?:\/[^/{}]+|\/\{\w+\})+)$/.test(route.path)) throw new Error(`${where}: malformed path`)
-    const parameters: Parameter[] = []
+    const parameters = new Map<string, number>()
     let node = this.#root
     for (const [index, segment] of route.path.split('/').filter(Boolean).entries()) {
       if (segment.startsWith('{')) {
         const name = segment.slice(1, -1)
-        if (parameters.some(p => p.name === name)) throw new Error(`${where}: {${name}} stands there twice`)
-        parameters.push({ index, name })
-        node.parameter ??= newNode()
+        if (parameters.has(name)) throw new Error(`${where}: {${name}} stands there twice`)
+        parameters.set(name, index)
+        node.parameter ??= new Node()
         node = node.parameter
       } else {
-        const next = node.fixed.get(segment) ?? newNode<C>()
+        const next = node.fixed.get(segment) ?? new Node<C>()
         node.fixed.set(segment, next)
         node = next
       }
@@ -104,7 +92,7 @@ function entryFor<C>({ get, post }: Node<C>, method: string): Entry<C> | undefin
 
 /** Names the route for what the client wanted with a method that is not used here (rules 2.5). */
 function wayOut<C>(node: Node<C>, method: string, path: string): string {
-  const name = node.parameter?.get?.parameters.at(-1)?.name
+  const name = [...(node.parameter?.get?.parameters.keys() ?? [])].at(-1)
   const member = name && `${path}/{${name}}`
   if (method === 'DELETE') {
     if (node.fixed.get('_delete')?.get) return `; to delete it: GET ${path}/_delete`

@@ -8,7 +8,7 @@ import {
 } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
-import { PerTurn, runFairly } from '../base/concurrency.js'
+import { runFairly } from '../base/concurrency.js'
 import { badRequest, ServiceError, unavailable } from '../base/errors.js'
 import type { Log } from '../base/log.js'
 import { ThrottledWarning } from '../base/rate-limit.js'
@@ -20,7 +20,6 @@ import { Connections } from './admission/connections.js'
 import { Handshakes } from './admission/handshakes.js'
 import { defaultLimits, LIMITS, type Limits } from './admission/limits.js'
 import { busyForLong } from './admission/retry-after.js'
-import { SendBufferBudget } from './admission/send-buffer-budget.js'
 import {
   ClientGone,
   checkBytes,
@@ -33,15 +32,13 @@ import {
   textOf
 } from './body.js'
 import { writeAsOne } from './connection.js'
-import { Downloads } from './downloads.js'
 import { Exchange, ReceivedRequest } from './exchange.js'
 import { Feeds } from './feeds.js'
-import { type FrontFiles, OpenFiles, SmallFileCache } from './files.js'
-import { Forwards } from './forwards.js'
+import type { FrontFiles } from './files.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import type { Answer, ForwardedCaller, RequestHead, Route, Upstream } from './route.js'
 import { parseTarget, Router } from './router.js'
-import { type SendContext, send } from './send.js'
+import { Sender } from './send.js'
 import { peerMatcher, sourceReader } from './source.js'
 import { parseStrict, parsingStrict } from './strict-json.js'
 
@@ -65,6 +62,9 @@ export interface FinishedRequest<C> {
   /** Size of the body that was sent. */
   readonly bytes: number
 }
+
+/** Where a server listens. */
+type Endpoint = Pick<AddressInfo, 'address' | 'port'>
 
 /** Options from the composition root; `C` describes a caller. */
 export interface ServerOptions<C> {
@@ -101,10 +101,10 @@ export interface ServerOptions<C> {
  */
 export class HttpServer<C> {
   readonly #limits: Limits
-  readonly #sendContext: SendContext<C>
+  readonly #sender: Sender<C>
   readonly #router: Router<C>
   readonly #readSource: (peer: string, forwardedFor: string | undefined) => RequestSource
-  readonly #connections: Connections<C>
+  readonly #connections: Connections
   readonly #feeds: Feeds
   readonly #isOurs: (address: string) => boolean
   readonly #slots: ConcurrencyLimits
@@ -128,7 +128,12 @@ export class HttpServer<C> {
     this.#accessLog = new AccessLog(options.log, isExempt)
     this.#connections = new Connections(this.#limits, this.#isOurs, options.log)
     this.#readSource = sourceReader(options.trustedProxies)
-    this.#sendContext = this.#sendContextOf(options)
+    this.#sender = new Sender({
+      ...{ slots: this.#slots, connections: this.#connections, feeds: this.#feeds, log: options.log },
+      ...{ frontFiles: options.frontFiles, isFront: peerMatcher(trustedProxies) },
+      stallMs: this.#limits.stallMs,
+      isStillAuthorized: exchange => this.#isStillAuthorized(exchange)
+    })
     this.#server = createServer({
       maxHeaderSize: this.#limits.headerBytes + (options.handedOnFor ? FORWARD_OVERHEAD.bytes : 0),
       headersTimeout: this.#limits.headersMs,
@@ -156,19 +161,12 @@ export class HttpServer<C> {
   }
 
   /** Starts accepting connections. Rejects when the address is unavailable. */
-  listen(address: string, port: number): Promise<{ address: string; port: number }> {
+  listen(address: string, port: number): Promise<Endpoint> {
     return this.#listen(this.#server, address, port)
   }
 
-  /**
-   * Starts accepting TLS connections on another port. All limits count from the first byte (rules 2.18).
-   * Rejects when the address is unavailable.
-   */
-  listenTls(
-    address: string,
-    port: number,
-    context: () => SecureContext
-  ): Promise<{ address: string; port: number }> {
+  /** Listens for TLS on another port, as `listen`. All limits count from the first byte (rules 2.18). */
+  listenTls(address: string, port: number, context: () => SecureContext): Promise<Endpoint> {
     const handshakes = new Handshakes({
       limits: this.#limits,
       context,
@@ -192,7 +190,7 @@ export class HttpServer<C> {
     return this.#listen(listener, address, port)
   }
 
-  async #listen(server: Listener, host: string, port: number): Promise<{ address: string; port: number }> {
+  async #listen(server: Listener, host: string, port: number): Promise<Endpoint> {
     server.listen({ host, port, backlog: LIMITS.acceptBacklog })
     await once(server, 'listening')
     server.on('error', error => this.options.log.error(`accepting: ${error.message}`))
@@ -242,7 +240,7 @@ export class HttpServer<C> {
       const answer = isPromise(given) ? await given : given
       exchange.onEnd = answer?.onEnd
       if (exchange.gone) return
-      const sent = send(exchange, answer, this.#sendContext)
+      const sent = this.#sender.send(exchange, answer)
       if (sent) await sent
     } catch (error) {
       await this.#fail(exchange, error)
@@ -250,7 +248,7 @@ export class HttpServer<C> {
   }
 
   #answer(exchange: Exchange<C>): Answer | Promise<Answer> {
-    const { incoming } = exchange
+    const { incoming, headOnly } = exchange
     const { headers } = incoming
     const options = this.options
     if (this.#connections.closing) throw shuttingDown
@@ -267,15 +265,7 @@ export class HttpServer<C> {
     const source = this.#sourceOf(incoming, handedOn)
     exchange.address = source.address
     const { route, params } = this.#router.find(incoming.method as string, segments)
-    const request = new ReceivedRequest<C>(
-      route.method,
-      path,
-      params,
-      query,
-      headers,
-      source,
-      exchange.headOnly
-    )
+    const request = new ReceivedRequest<C>(route.method, path, params, query, headers, source, headOnly)
     exchange.request = request
     exchange.route = route
     const caller = options.authorize(route, request)
@@ -347,47 +337,13 @@ export class HttpServer<C> {
     // The client has left already.
     if (peer === undefined) return UNKNOWN
     // Loopback and proxies of the other controller have no rights here: it counts as the caller.
-    if (handedOn)
-      return {
-        address: this.#isOurs(handedOn.address)
-          ? this.#readSource(peer, undefined).address
-          : handedOn.address,
-        loopback: false,
-        isHandedOn: true
-      }
+    if (handedOn) {
+      const isOurs = this.#isOurs(handedOn.address)
+      const { address } = isOurs ? this.#readSource(peer, undefined) : handedOn
+      return { address, loopback: false, isHandedOn: true }
+    }
     const forwardedFor = incoming.headers['x-forwarded-for']
     return this.#readSource(peer, Array.isArray(forwardedFor) ? forwardedFor.join() : forwardedFor)
-  }
-
-  /** Builds one context for all answers, of which there may be tens of thousands a second. */
-  #sendContextOf({ frontFiles, trustedProxies, log }: ServerOptions<C>): SendContext<C> {
-    const connections = this.#connections
-    const { downloads, lists, forwards } = this.#slots
-    const isFront = peerMatcher(trustedProxies)
-    const files = new OpenFiles({
-      take: () => connections.takeFile(),
-      giveBack: () => connections.releaseFile()
-    })
-    return {
-      get close() {
-        return connections.closing
-      },
-      stallMs: this.#limits.stallMs,
-      files,
-      smallFiles: new SmallFileCache(files),
-      downloads: new Downloads(downloads),
-      lists,
-      listPieces: new PerTurn(1),
-      feeds: this.#feeds,
-      forwards: new Forwards(forwards),
-      sendBufferBudget: new SendBufferBudget(log),
-      isStillAuthorized: exchange => this.#isStillAuthorized(exchange),
-      frontFilesOf({ incoming: { headers, socket } }) {
-        // Local programs send no X-Forwarded-For: they do not come through the front server.
-        if (frontFiles === undefined || headers['x-forwarded-for'] === undefined) return undefined
-        return socket.remoteAddress !== undefined && isFront(socket.remoteAddress) ? frontFiles : undefined
-      }
-    }
   }
 
   /** Whether the caller of a request would still be authorized. */
@@ -413,11 +369,11 @@ export class HttpServer<C> {
       if (outgoing.headersSent) outgoing.destroy()
       else {
         const { isCrowded } = this.#connections.of(incoming.socket) ?? {}
-        const context = isCrowded ? { ...this.#sendContext, close: true } : this.#sendContext
+        exchange.isLast = isCrowded === true
         const shown = hasBody(incoming) ? undefined : this.options.visibleAnswer?.(refusal, incoming)
         await (shown
-          ? send(exchange, shown, context)
-          : refuse(exchange, refusal, context, this.#limits.lingerMs))
+          ? this.#sender.send(exchange, shown)
+          : refuse(exchange, refusal, this.#sender, this.#limits.lingerMs))
       }
     } catch {
       // Not even the refusal could be sent. Nothing below can throw.
@@ -440,10 +396,7 @@ export class HttpServer<C> {
     else socket.destroy()
   }
 
-  /**
-   * Refuses CONNECT. Node removes its listeners from the socket then: a running answer would never end, so
-   * the connection is cut with it.
-   */
+  /** Refuses CONNECT. Node has removed its listeners: a running answer would never end, so it is cut. */
   #refuseTunnel(socket: Duplex): void {
     const connection = this.#connections.of(socket)
     if (connection?.current) {
@@ -473,12 +426,9 @@ export class HttpServer<C> {
 
   #refuseRaw(socket: Duplex, refusal: ServiceError): void {
     if (!socket.writable) return
-    if (!this.#connections.of(socket)?.current)
-      this.#accessLog.refusal(
-        (socket as Partial<Socket>).remoteAddress ?? '-',
-        refusal.status,
-        refusal.message
-      )
+    const { status, message } = refusal
+    const { remoteAddress = '-' } = socket as Partial<Socket>
+    if (!this.#connections.of(socket)?.current) this.#accessLog.refusal(remoteAddress, status, message)
     socket.end(rawRefusal(refusal))
     const timer = setTimeout(() => socket.destroy(), this.#limits.lingerMs)
     socket.once('close', () => clearTimeout(timer))

@@ -51,9 +51,7 @@ function direct(peer: string): RequestSource {
   return { address: address.toString(), loopback: isLoopback(address) }
 }
 
-function parsePeer(peer: string): Address {
-  return ipaddr.process(peer.replace(/%.*$/, ''))
-}
+const parsePeer = (peer: string): Address => ipaddr.process(peer.replace(/%.*$/, ''))
 
 /** `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:4711`. */
 function parseForwarded(element: string): Address {

@@ -30,9 +30,7 @@ export async function openIdentity({ auth, http }: Config, options: Options): Pr
 }
 
 /** Asks both for `svcd check`: what keeps people from logging in, each beginning with a key of the ini. */
-export async function identityFindings(
-  config: Config
-): Promise<{ readonly problems: readonly string[]; readonly warnings: readonly string[] }> {
+export async function identityFindings(config: Config) {
   const quiet = { log: createLog('error', () => {}), now: Date.now, ticks: () => performance.now() }
   const { directory, oidc } = await openIdentity(config, { ...quiet, key: new Uint8Array() })
   const [ofLdap = [], ofOidc] = await Promise.all([directory?.faults(), oidc?.fault()])

@@ -184,24 +184,19 @@ async function ask<T>(
   url: string,
   work: (client: Client) => Promise<T>
 ): Promise<T> {
-  const { ldap_ca_certificate, ldap_bind_dn, ldap_bind_password_file, ldap_plain } = settings
+  const { ldap_ca_certificate: caFile, ldap_bind_password_file: file, ldap_bind_dn, ldap_plain } = settings
   const connection = new Connection(url)
   try {
-    const ca =
-      ldap_ca_certificate === ''
-        ? undefined
-        : await readRegularFile(ldap_ca_certificate).catch(faultOf('ldap_ca_certificate'))
+    const ca = caFile === '' ? undefined : await readRegularFile(caFile).catch(faultOf('ldap_ca_certificate'))
     const password =
-      ldap_bind_dn === ''
-        ? ''
-        : await readPassword(ldap_bind_password_file).catch(faultOf('ldap_bind_password_file'))
+      ldap_bind_dn === '' ? '' : await readPassword(file).catch(faultOf('ldap_bind_password_file'))
     return await connection.within(limitMs, async () => {
       const client = connection.open(trustFor(true, ca))
       if (!ldap_plain) await connection.encrypt(client)
       if (ldap_bind_dn !== '' && !(await isPassword(client, ldap_bind_dn, password)))
         throw new LdapFault(
-          `[auth] ldap_bind_dn: ${url} refuses ${ldap_bind_dn} with the password in ` +
-            `${ldap_bind_password_file}; correct these two`
+          `[auth] ldap_bind_dn: ${url} refuses ${ldap_bind_dn} with the password in ${file}; ` +
+            'correct these two'
         )
       return work(client)
     })

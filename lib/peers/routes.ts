@@ -37,16 +37,14 @@ export function copyRoutes(
   const isPacked = (name: string) =>
     model.view.get('pack', packOf(name)) !== undefined || isBootFileOfPacks(model.view, name)
   return [
-    get('/copies/{file}', {
-      access: 'anyone',
+    get('/copies/{file}', 'anyone', {
       answers: [200, 206],
       refuses: [401, 416],
       summary: 'A file of an image, for another controller',
       output: bytes,
       handler: async request => ({ status: 200, file: (await asked(request)).file })
     }),
-    get('/copies/{file}/checksum', {
-      access: 'anyone',
+    get('/copies/{file}/checksum', 'anyone', {
       refuses: [401],
       summary: 'Its size and its checksum, for another controller',
       output: object({ bytes: { type: 'integer' }, sha256: string(), proof: string() }),
@@ -72,8 +70,7 @@ export type Lines = Readonly<Record<string, () => Promise<readonly object[]>>>
  */
 export function lineRoutes(told: Lines, questions: ControllerAuth): ApiRoute[] {
   return Object.entries(told).map(([path, linesOf]) =>
-    get(path, {
-      access: 'anyone',
+    get(path, 'anyone', {
       refuses: [401],
       summary: `The lines of this controller at ${path}, for another one`,
       output: object({ lines: string(), proof: string() }),

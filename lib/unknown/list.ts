@@ -6,10 +6,7 @@ import type { View } from '../model/stored.js'
 import { keysOf, nodeOf, type ScannedMachine, type SeenMachine, type UnknownMachines } from './machines.js'
 
 /** The switch port that a machine is at. */
-export interface PortLocation {
-  readonly switch: string
-  readonly port: string
-}
+export type PortLocation = Readonly<Record<'switch' | 'port', string>>
 
 export interface UnknownSources {
   /** The machines that asked this controller. */

@@ -1,4 +1,5 @@
 import { cachedPerObject } from '../base/concurrency.js'
+import { Parties } from '../base/lists.js'
 import { firstOf, type Log, oneLine } from '../base/log.js'
 import { RateLimit } from '../base/rate-limit.js'
 import { clientNetworkOf } from '../base/request-source.js'
@@ -128,7 +129,7 @@ interface Entry {
 export class UnknownMachines {
   readonly #byMac = new Map<string, Entry>()
   /** The MACs of each source, the one that asked longest ago first. */
-  readonly #bySource = new Map<string, Set<string>>()
+  readonly #bySource = new Parties<string>()
   readonly #reported: RateLimit
   /** By the address of the BMC, the one found longest ago first. */
   readonly #scanned = new Map<
@@ -156,10 +157,8 @@ export class UnknownMachines {
       ...(typeof refused === 'string' ? { refused } : {})
     }
     this.#byMac.set(mac, { party, machine, ids: { ...ids, ...idsOf(said) }, asked: ticks() })
-    const own = this.#bySource.get(party) ?? new Set()
-    this.#bySource.set(party, own)
-    own.delete(mac)
-    own.add(mac)
+    this.#bySource.delete(party, mac)
+    this.#bySource.add(party, mac)
     if (!known || machine.refused !== was?.refused) this.#report(machine)
   }
 
@@ -199,21 +198,18 @@ export class UnknownMachines {
 
   /** Drops a machine where the source has too many, or the list is full. */
   #makeRoom(party: string): void {
-    let most = this.#bySource.get(party)
-    if ((most?.size ?? 0) < MOST_OF_SOURCE) {
-      if (this.#byMac.size < MOST_MACHINES) return
-      for (const macs of this.#bySource.values()) if (!most || macs.size > most.size) most = macs
-    }
-    const [oldest] = most ?? []
+    const own = this.#bySource.of(party)
+    const isOver = own.size >= MOST_OF_SOURCE
+    if (!isOver && this.#byMac.size < MOST_MACHINES) return
+    const { largest } = this.#bySource
+    const [oldest] = isOver || own.size === largest.size ? own : largest
     if (oldest !== undefined) this.#remove(oldest)
   }
 
   #remove(mac: string): void {
     const { party = '' } = this.#byMac.get(mac) ?? {}
     this.#byMac.delete(mac)
-    const own = this.#bySource.get(party)
-    own?.delete(mac)
-    if (own?.size === 0) this.#bySource.delete(party)
+    this.#bySource.delete(party, mac)
   }
 
   #report(machine: SeenMachine): void {
@@ -234,10 +230,7 @@ export class UnknownMachines {
 /** Returns the lookup keys of a machine that stays as it is. */
 export const keysOf = cachedPerObject(machineKeys)
 
-/**
- * Returns the node with the serial number or UUID of a machine, if it has no machine yet (rules 4.38); why it
- * is none; undefined if no node has them.
- */
+/** Returns the node with a machine's serial number or UUID and no machine (rules 4.38), or why it is none. */
 export function nodeOf(view: View, machine: MachineIds): NodeDoc | string | undefined {
   const keys = keysOf(machine)
   const names = [...new Set(keys.flatMap(key => view.index.lookup(key)))]

@@ -4,7 +4,7 @@ import { addTo } from '../base/lists.js'
 import { firstOf } from '../base/log.js'
 import { SlidingWindow } from '../base/rate-limit.js'
 import type { Config } from '../config/types.js'
-import { type Bmc, cleanLine } from '../control/bmc.js'
+import { type Bmc, bmcAccess, cleanLine } from '../control/bmc.js'
 import { type BmcMachine, readMachine } from '../control/redfish/redfish.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
 import { contains, formatAddress, hosts, type Prefix } from '../model/address.js'
@@ -54,29 +54,17 @@ export class BmcScan {
           'add a network for the BMCs alone',
         'invalid-field'
       )
-    const bmc = this.#bmc(setup)
+    const access = bmcAccess(model.get('bmcsetup', setup), (lacks, wayOut) =>
+      badRequest(`${lacks}: ${wayOut}`, 'missing-field')
+    )
+    // The port of a set-up for IPMI is not that of Redfish.
+    const port = access.protocol === 'redfish' ? access.port : undefined
+    const bmc = { ...access, node: '', protocol: 'redfish' as const, port }
     return jobs.submit({
       ...{ kind: 'scan', object: `network ${name}`, by: who, lanes: [`scan ${name}`], remote: true },
       reads: true,
       run: job => this.#all(job, name, prefix, bmc)
     })
-  }
-
-  /** Returns the access settings of a BMC set-up. */
-  #bmc(wanted: string): Omit<Bmc, 'address'> {
-    const setup = this.o.model.get('bmcsetup', wanted)
-    const { name, username, password, port, protocol, verify_certificate, system } = setup
-    if (!username || !password)
-      throw badRequest(
-        `BMC set-up ${name} has no "${username ? 'password' : 'username'}": ` +
-          `type svcctl bmcsetup set ${name} ${username ? 'password=-' : 'username=NAME'}`,
-        'missing-field'
-      )
-    return {
-      ...{ node: '', setup: name, protocol: 'redfish', username, password, system },
-      ...{ cipher: 3, privilege: 'administrator', verifyCertificate: verify_certificate ?? true },
-      port: protocol === 'redfish' ? port : undefined
-    }
   }
 
   async #all(job: JobContext, network: string, prefix: Prefix, bmc: Omit<Bmc, 'address'>): Promise<void> {

@@ -21,11 +21,11 @@ const files = [
 function smallFiles(now = () => Date.now() + 10_000) {
   const open = { now: 0, taken: 0 }
   const descriptors = {
-    take: () => {
+    takeFile: () => {
       open.now++
       open.taken++
     },
-    giveBack: () => {
+    releaseFile: () => {
       open.now--
     }
   }
@@ -130,10 +130,10 @@ t.test('what is no small file, or cannot be read, is left to whoever opens it', 
   for (const name of ['large', '.', 'missing']) t.equal(await small.get(join(dir, name)), undefined, name)
   const full = new SmallFileCache(
     new OpenFiles({
-      take: () => {
+      takeFile: () => {
         throw new Error('no descriptor')
       },
-      giveBack: () => undefined
+      releaseFile: () => undefined
     })
   )
   t.equal(await full.get(join(dir, 'small')), undefined)

@@ -201,12 +201,7 @@ const pathIn = (text: string): string | undefined =>
 
 /** Returns the paths of a list of references, at most `most` of them. */
 export const linksOf = (value: JsonValue | undefined, most: number): string[] =>
-  Array.isArray(value)
-    ? value
-        .slice(0, most)
-        .map(linkOf)
-        .filter(path => path !== undefined)
-    : []
+  Array.isArray(value) ? value.slice(0, most).flatMap(one => linkOf(one) ?? []) : []
 
 /** Returns the text at a key; undefined if there is none. */
 export const textAt = (value: JsonObject, key: string): string | undefined => {

@@ -18,11 +18,7 @@ const MOST_SYSTEMS = 32
  * Returns the node's system: the one named in its BMC set-up, else the only one with a power state. Throws an
  * Error that names the systems if there are several.
  */
-async function systemOf(
-  connection: Connection,
-  root: JsonObject,
-  { system: wanted, setup }: Bmc
-): Promise<Resource> {
+async function systemOf(connection: Connection, root: JsonObject, { system: wanted, setup }: Bmc) {
   const collection = linkOf(root.Systems)
   if (collection === undefined) throw new Error('its Redfish service has no systems')
   const paths = linksOf((await connection.get(collection)).Members, MOST_SYSTEMS)
@@ -68,26 +64,15 @@ const LOGOUT_MS = 2000
 export function redfish(bmc: Bmc, command: Command, limits: RedfishLimits): Promise<string> {
   return withSession(bmc, limits, async (connection, root) => {
     const system = await systemOf(connection, root, bmc)
-    switch (command) {
-      case 'power status':
-        return powerState(system)
-      case 'chassis identify':
-      case 'chassis noidentify':
-        await identify(connection, system, command === 'chassis identify')
-        return ''
-      case 'chassis netboot':
-      case 'chassis diskboot':
-        await bootOnce(connection, system, command === 'chassis netboot' ? 'Pxe' : 'Hdd')
-        return ''
-      case 'sel list':
-        return listLog(connection, system)
-      case 'sel clear':
-        await clearLog(connection, system)
-        return ''
-      default:
-        await switchPower(connection, system, command)
-        return ''
-    }
+    if (command === 'power status') return powerState(system)
+    if (command === 'sel list') return listLog(connection, system)
+    if (command === 'sel clear') await clearLog(connection, system)
+    else if (command === 'chassis netboot') await bootOnce(connection, system, 'Pxe')
+    else if (command === 'chassis diskboot') await bootOnce(connection, system, 'Hdd')
+    else if (command === 'chassis identify') await identify(connection, system, true)
+    else if (command === 'chassis noidentify') await identify(connection, system, false)
+    else await switchPower(connection, system, command)
+    return ''
   })
 }
 
@@ -180,20 +165,13 @@ const ifThere = (connection: Connection, path: string): Promise<JsonObject> =>
     throw error
   })
 
-async function certificates(file: string): Promise<Buffer> {
-  try {
-    return await readRegularFile(file)
-  } catch (error) {
-    throw new Error(`[control] ca_file cannot be read: ${(error as Error).message}`)
-  }
-}
+const certificates = (file: string): Promise<Buffer> =>
+  readRegularFile(file).catch((error: Error) => {
+    throw new Error(`[control] ca_file cannot be read: ${error.message}`)
+  })
 
 /** Sets the device of the next boot only. */
-async function bootOnce(
-  connection: Connection,
-  { path, body }: Resource,
-  target: 'Pxe' | 'Hdd'
-): Promise<void> {
+async function bootOnce(connection: Connection, { path, body }: Resource, target: 'Pxe' | 'Hdd') {
   const boot = within(body, 'Boot')
   const targets = boot['BootSourceOverrideTarget@Redfish.AllowableValues']
   if (Array.isArray(targets) && !targets.includes(target))
@@ -250,14 +228,8 @@ function powerState({ body }: Resource): 'on' | 'off' {
   throw new Error(`tells a state of the power that is none: ${cleanLine(state, 40)}`)
 }
 
-/**
- * Changes the power state of a system, unless it is reached already. Throws an Error with what is refused.
- */
-async function switchPower(
-  connection: Connection,
-  system: Resource,
-  wanted: PowerChange | 'power boot'
-): Promise<void> {
+/** Changes the power state of a system, unless it is reached. Throws an Error with what is refused. */
+async function switchPower(connection: Connection, system: Resource, wanted: PowerChange | 'power boot') {
   const state = textAt(system.body, 'PowerState')
   const change = wanted !== 'power boot' ? wanted : state === 'Off' ? 'power on' : 'power cycle'
   // Some services refuse to switch on a machine that is on.
@@ -276,10 +248,7 @@ async function switchPower(
 }
 
 /** Returns the allowed reset types from the action or its ActionInfo; undefined if unknown. */
-async function allowedTypes(
-  connection: Connection,
-  action: JsonObject
-): Promise<readonly unknown[] | undefined> {
+async function allowedTypes(connection: Connection, action: JsonObject) {
   const told = action['ResetType@Redfish.AllowableValues']
   if (Array.isArray(told)) return told
   const path = pathAt(action, '@Redfish.ActionInfo') ?? linkOf(action['@Redfish.ActionInfo'])
@@ -328,9 +297,7 @@ const lineOf = (entry: JsonObject) =>
     .map(value => cleanLine(typeof value === 'string' ? value : ''))
     .join(' | ')
 
-/**
- * Returns the log with the system's events, of the system or of its manager; one marked as SEL is preferred.
- */
+/** Returns the log of the system or of its manager with its events; one marked as SEL is preferred. */
 async function logService(connection: Connection, system: Resource): Promise<Resource> {
   const managers = linksOf(within(system.body, 'Links').ManagedBy, 4)
   const found: Resource[] = []

@@ -1,8 +1,8 @@
 import { Semaphore } from '../../base/concurrency.js'
+import { Parties } from '../../base/lists.js'
 import { clientNetworkOf } from '../../base/request-source.js'
 import type { Exchange } from '../exchange.js'
 import { LIMITS, type Limits } from './limits.js'
-import { Parties } from './parties.js'
 import { busy, RetryAfter } from './retry-after.js'
 
 /** A slot of an answer whose number is limited. */
@@ -53,7 +53,7 @@ export class ConcurrencyLimit {
   }
 
   /** Runs `send` in a slot, unless the client leaves. Throws 503 with Retry-After if none is free in time. */
-  async run<C>(exchange: Exchange<C>, send: (slot: Slot) => Promise<void>): Promise<void> {
+  async run(exchange: Exchange, send: (slot: Slot) => Promise<void>): Promise<void> {
     const { mostPerAddress, isExempt, whatPerAddress } = this.options
     const party = clientNetworkOf(exchange.address)
     const before = this.#parties.of(party).size
@@ -68,7 +68,7 @@ export class ConcurrencyLimit {
     }
   }
 
-  async #use<C>(exchange: Exchange<C>, send: (slot: Slot) => Promise<void>): Promise<void> {
+  async #use(exchange: Exchange, send: (slot: Slot) => Promise<void>): Promise<void> {
     const slot: Slot = { stalledSinceMs: undefined }
     this.#taken.set(slot, () => (slot.abortUpstream ? slot.abortUpstream() : exchange.outgoing.destroy()))
     try {
@@ -87,7 +87,7 @@ export class ConcurrencyLimit {
   }
 
   /** Waits for a slot; resolves with false if the client leaves first. */
-  #wait<C>({ outgoing }: Exchange<C>, party: string): Promise<boolean> {
+  #wait({ outgoing }: Exchange, party: string): Promise<boolean> {
     const { waitMs, yieldMs, what } = this.options
     const refusal = () => this.#retryAfter.refuse(`${this.#taken.size} ${what}`)
     if (this.#slots.waiting(0) >= LIMITS.waiting) throw refusal()

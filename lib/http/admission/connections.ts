@@ -1,10 +1,10 @@
 import type { Duplex } from 'node:stream'
+import { Parties } from '../../base/lists.js'
 import type { Log } from '../../base/log.js'
 import { ThrottledWarning } from '../../base/rate-limit.js'
 import { clientNetworkOf } from '../../base/request-source.js'
 import { type ClientSocket, Connection, endSoon } from '../connection.js'
 import { LIMITS, type Limits } from './limits.js'
-import { Parties } from './parties.js'
 import { PipelineBudget } from './pipelining.js'
 import { busy } from './retry-after.js'
 
@@ -13,20 +13,20 @@ const LOOK_EVERY_MS = 250
 const LOOK_EACH_MS = 0.05
 
 /** All open connections, their limits (rules 2.15), and how they end. */
-export class Connections<C> {
-  readonly #open = new Map<Duplex, Connection<C>>()
+export class Connections {
+  readonly #open = new Map<Duplex, Connection>()
   /** Without those that have no limit per address. */
-  readonly #ofAddress = new Parties<Connection<C>>()
+  readonly #ofAddress = new Parties<Connection>()
   /** The connections of the busiest address, cached for this turn of the event loop. */
-  #busiest: ReadonlySet<Connection<C>> | undefined
+  #busiest: ReadonlySet<Connection> | undefined
   readonly #backlog = new PipelineBudget()
   readonly #warning: ThrottledWarning
   /** Files being sent: each takes a descriptor beside its connection's. */
   #files = 0
   /** Connections for which there is no room, oldest first. */
-  readonly #overLimit = new Set<Connection<C>>()
+  readonly #overLimit = new Set<Connection>()
   /** Connections that were idle at the last search, idlest first. */
-  #idle = new Set<Connection<C>>()
+  #idle = new Set<Connection>()
   #lookedMs = Number.NEGATIVE_INFINITY
   #listedMs = Number.NEGATIVE_INFINITY
   #whenEmpty: (() => void) | undefined
@@ -50,7 +50,7 @@ export class Connections<C> {
   add(socket: Duplex & { readonly remoteAddress?: string | undefined }): void {
     const peer = socket.remoteAddress ?? ''
     const address = clientNetworkOf(peer)
-    const connection = new Connection<C>(socket, address, this.#backlog)
+    const connection = new Connection(socket, address, this.#backlog)
     socket.on('error', () => undefined)
     // A socket that has ended already has no address.
     const isExempt = peer !== '' && this.isExempt(peer)
@@ -80,7 +80,7 @@ export class Connections<C> {
   }
 
   /** Stops counting a connection that is closed, or about to be. */
-  #forget(connection: Connection<C>): void {
+  #forget(connection: Connection): void {
     if (!this.#open.delete(connection.socket)) return
     this.#overLimit.delete(connection)
     this.#idle.delete(connection)
@@ -157,10 +157,7 @@ export class Connections<C> {
     return false
   }
 
-  /**
-   * Cuts connections of the busiest address, if it has many more than this one: endless small requests would
-   * keep all others out.
-   */
+  /** Cuts some of the busiest address, if it has many more than this one: it would keep all others out. */
   #endBusiest(address: string): boolean {
     if (!this.#busiest)
       setImmediate(() => {
@@ -181,15 +178,15 @@ export class Connections<C> {
     this.#lookedMs = now
     const free = [...this.#open.values()].filter(({ busy, isCrowded }) => !busy && !isCrowded)
     free.sort((a, b) => a.lastUsedMs - b.lastUsedMs)
-    const uploads: Connection<C>[] = []
-    const fresh: Connection<C>[] = []
-    const asked: Connection<C>[] = []
-    const silent: Connection<C>[] = []
+    const uploads: Connection[] = []
+    const fresh: Connection[] = []
+    const asked: Connection[] = []
+    const silent: Connection[] = []
     for (const one of free)
       if (one.isUpload) uploads.push(one)
       else if (one.fresh) fresh.push(one)
       else if (now - one.lastUsedMs > LIMITS.activeMs) (one.silent ? silent : asked).push(one)
-    const take = (those: Connection<C>[]) => {
+    const take = (those: Connection[]) => {
       this.#idle = new Set(those.filter(({ socket }) => this.#open.has(socket)))
       this.#listedMs = now
     }
@@ -212,7 +209,7 @@ export class Connections<C> {
    * rare. Fresh ones are cut only if there are no others, and fewer of them; uploads of users last. False if
    * none is without a request.
    */
-  #endIdlest(connections: Iterable<Connection<C>>): boolean {
+  #endIdlest(connections: Iterable<Connection>): boolean {
     const free = [...connections].filter(({ busy, socket }) => !busy && !socket.destroyed)
     const others = free.filter(({ isUpload }) => !isUpload)
     const idle = others.length > 0 ? others : free
@@ -224,13 +221,13 @@ export class Connections<C> {
   }
 
   /** Cuts a connection, which counts no more from now on. */
-  #end(connection: Connection<C>): true {
+  #end(connection: Connection): true {
     this.#forget(connection)
     connection.cut()
     return true
   }
 
-  of(socket: Duplex): Connection<C> | undefined {
+  of(socket: Duplex): Connection | undefined {
     return this.#open.get(socket)
   }
 
@@ -253,7 +250,7 @@ export class Connections<C> {
     clearTimeout(timer)
   }
 
-  endIfIdle(connection: Connection<C>): void {
+  endIfIdle(connection: Connection): void {
     if (connection.idle) endSoon(connection.socket)
   }
 }

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
 import { type SecureContext, TLSSocket } from 'node:tls'
 import { PerTurn, Semaphore } from '../../base/concurrency.js'
+import { Parties } from '../../base/lists.js'
 import { LIMITS, type Limits } from './limits.js'
-import { Parties } from './parties.js'
 
 interface HandshakesOptions {
   /** `headersMs`: from the connection to the end of its handshake. */

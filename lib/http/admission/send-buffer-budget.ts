@@ -14,7 +14,7 @@ interface PendingAnswer {
   left: number
   /** Time of the last progress. */
   movedMs: number
-  readonly exchange: Pick<Exchange<unknown>, 'incoming' | 'address' | 'path'>
+  readonly exchange: Pick<Exchange, 'incoming' | 'address' | 'path'>
 }
 
 /** Budgets the answers that wait in memory for clients that do not read (rules 2.16). */
