@@ -77,10 +77,11 @@ function readerFor({ events, model }: Parts, { headers, caller }: ApiRequest): E
 
 async function overviewAnswer({ overview }: Parts, request: ApiRequest): Promise<Answer> {
   const groups = groupsOf(request.caller)
-  const { text, zipped = undefined } = groups
-    ? { text: await runFairly(overview.textOf(groups), request) }
-    : await overview.text()
-  if (isPretty(request.query)) return { status: 200, body: JSON.parse(text) }
+  const indent = isPretty(request.query) ? 2 : 0
+  const { text, zipped = undefined } =
+    groups || indent > 0
+      ? { text: await runFairly(overview.textOf(groups, indent), request) }
+      : await overview.text()
   if (!zipped || !takesGzip(request.headers['accept-encoding'])) return { status: 200, json: text }
   const coded = { 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' }
   return { status: 200, bytes: await zipped(), type: 'application/json', headers: coded }

@@ -64,23 +64,28 @@ function nodeRow(
   }
 }
 
-/** Makes the overview as JSON text, in slices. `mark` is the event up to which it is at least true. */
+/**
+ * Makes the overview as JSON text, in slices. `mark` is the event up to which it is at least true; `indent`: spaces
+ * for a level, 0 for one line.
+ */
 function* overviewText(
   watched: OverviewSources,
   mark: string,
-  groups?: readonly string[]
+  groups?: readonly string[],
+  indent = 0
 ): Generator<void, string> {
+  const line = (level: number) => (indent > 0 ? `\n${' '.repeat(indent * level)}` : '')
   const rows: string[] = []
   for (const name of [...watched.model.view.names('node')]) {
     yield
     if (groups && !groups.includes(watched.model.view.get('node', name)?.group ?? '')) continue
     const row = nodeRow(watched, name)
-    if (row) rows.push(JSON.stringify(Object.values(row)))
+    if (row) rows.push(line(4) + JSON.stringify(Object.values(row), null, indent).replaceAll('\n', line(4)))
   }
-  return (
-    `{"monitor":{"overview":{"mark":${JSON.stringify(mark)},"columns":${JSON.stringify(nodeColumns)},` +
-    `"nodes":[${rows.join(',')}]}}}`
-  )
+  const overview = { mark, columns: nodeColumns, nodes: [] }
+  const empty = JSON.stringify({ monitor: { overview } }, null, indent)
+  const at = empty.lastIndexOf(']')
+  return empty.slice(0, at) + rows.join(',') + (rows.length > 0 ? line(3) : '') + empty.slice(at)
 }
 
 /** One overview serves all requests within this time: after a change all pages ask at once. */
@@ -121,9 +126,9 @@ export class Overview {
     return this.#shared.get()
   }
 
-  /** Makes the overview of the nodes of some groups, in steps. */
-  textOf(groups: readonly string[]): Generator<void, string> {
-    return overviewText(this.watched, this.events.cursor(), groups)
+  /** Makes the overview of the nodes of some groups, or of all, in steps. */
+  textOf(groups?: readonly string[], indent?: number): Generator<void, string> {
+    return overviewText(this.watched, this.events.cursor(), groups, indent)
   }
 
   /** Applies committed changes. Unless only nodes changed, pages reload and need a new overview. */

@@ -5,7 +5,13 @@ import { until } from '../support/until.js'
 
 // Users who are limited to groups, by what they see and do (rules 5.2). The access matrix has every route.
 
-const grants = { vera: 'viewer:compute', otto: 'operator:compute,empty', olga: 'operator', adam: 'admin' }
+const grants = {
+  vera: 'viewer:compute',
+  nemo: 'viewer:empty',
+  otto: 'operator:compute,empty',
+  olga: 'operator',
+  adam: 'admin'
+}
 const hash = cheapHash('correct horse')
 const c = await Controller.start(
   t,
@@ -181,6 +187,14 @@ t.test('power of the nodes of the limit, and requests of its own alone', async t
   t.equal((await c.get(`/control/status/${own}`, otto)).status, 200)
   t.equal((await c.get(`/config/status/${other}/_cancel`, otto)).status, 404)
   t.match(await c.get(`/config/status/${own}/_cancel`, olga), { status: 403, text: /one of user otto/ })
+})
+
+t.test('the overview with one value to a line, of all nodes, some, and none', async t => {
+  for (const caller of ['adam', 'vera', 'nemo']) {
+    const { body } = await c.get('/monitor/overview', { token: token[caller] ?? '' })
+    const { text } = await c.get('/monitor/overview?pretty=yes', { token: token[caller] ?? '' })
+    t.equal(text, `${JSON.stringify(body, null, 2)}\n`, caller)
+  }
 })
 
 t.test('the overview and the events have the nodes of the limit alone', async t => {
