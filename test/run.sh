@@ -2,8 +2,8 @@
 # Runs the tests, all of them or the files given (test/….test.ts), and closes with "N passed, N failed".
 cd "$(dirname "$0")/.." || exit 1
 # Most tests wait for nothing but the disk: scratch directories are in memory while it has room, in mounts
-# that end with this run and do not hide this checkout. The long proofs need more room, and a TMPDIR is somebody's
-# wish.
+# that end with this run and do not hide this checkout. The long proofs need more room, and a TMPDIR is
+# somebody's wish.
 case $(pwd -P) in /tmp/*) scratch=/var/tmp ;; *) scratch=/tmp ;; esac
 free_kb=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)
 if [ -z "$SVCD_LONG$TMPDIR$SVCD_TEST_MOUNTS" ] && [ "$free_kb" -gt 6000000 ] &&

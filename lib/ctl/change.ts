@@ -183,18 +183,21 @@ export const importVerb: Verb<''> = {
   async run(session, _type, [file = '']) {
     const { terminal, options, paint } = session
     const table = file === '-' ? await terminal.input() : await terminal.file(file)
-    if (options.dryrun || options.yes) return importAsShown(session, table, {}, 'imported')
+    if (options.dryrun || options.yes) return importTable(session, table, 'imported')
     const told = await dryRunOfTable(session, table)
     if (Array.isArray(told.changes) && told.changes.length === 0)
       return session.changed({}, 'nothing differs')
     terminal.err([...dryRunLines(told, paint), ''].join('\n'))
     await session.confirm('Import this?', 'nothing was imported')
-    await importAsShown(session, table, told, 'imported')
+    await importTable(session, table, 'imported', told)
   }
 }
 
-/** Imports a table if it would still change what its dry run has `told`: an answer may take a while. */
-export function importAsShown(session: Session, table: Buffer, { mark }: JsonObject, done: string) {
-  const expect = typeof mark === 'string' ? mark : undefined
+/**
+ * Imports a table, with `told` only if it would still change what its dry run told: an answer may take a while.
+ * `done` says what was done, in one word.
+ */
+export function importTable(session: Session, table: Buffer, done: string, told: JsonObject = {}) {
+  const expect = typeof told.mark === 'string' ? told.mark : undefined
   return makeChange(session, tablePath, table, done, 'POST', { ...tableQuery, expect })
 }

@@ -5,7 +5,7 @@ import { parseMac } from '../model/names.js'
 import { countObjects } from '../model/types.js'
 import { evaluate, isLike } from '../node-set/evaluate.js'
 import { fold } from '../node-set/hostlist.js'
-import { awaitResult, dryRunOfTable, importAsShown } from './change.js'
+import { awaitResult, dryRunOfTable, importTable } from './change.js'
 import { dryRunLines } from './render.js'
 import { csvCell, listOptions, type Session, type Verbs } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
@@ -86,7 +86,7 @@ async function adopt(session: Session, selector: string, nodes: string): Promise
   const told = await dryRunOfTable(session, table)
   const there = objectsIn(told.changes).filter(({ type, action }) => type === 'node' && action === 'update')
   await refuseTaken(session, machines, names, there)
-  if (options.dryrun) return importAsShown(session, table, {}, '')
+  if (options.dryrun) return importTable(session, table, '')
   if (!options.yes) {
     const old = dryRunLines({ ...told, changes: there, files: [] }, session.paint)
     terminal.err([...shownTable(machines, names), ...old, ''].join('\n'))
@@ -94,7 +94,7 @@ async function adopt(session: Session, selector: string, nodes: string): Promise
     const what = names.length === 1 ? 'this node' : 'these nodes'
     await session.confirm(`${verb} ${what}?`, 'nothing was changed')
   }
-  await importAsShown(session, table, told, 'adopted')
+  await importTable(session, table, 'adopted', told)
 }
 
 /** Expands the names of new nodes, in the order in which they are written. Throws Failure 2. */

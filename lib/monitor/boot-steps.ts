@@ -84,7 +84,12 @@ const mostCharacters = 4096
 const bootStartSteps: ReadonlySet<StepName> = new Set(['menu', 'script', 'no-script', 'disk'])
 /** Steps of a started kernel. */
 export const kernelSteps: readonly StepName[] = [
-  ...(['install', 'kickstart', 'report', 'image', 'torrent', 'running'] as const)
+  'install',
+  'kickstart',
+  'report',
+  'image',
+  'torrent',
+  'running'
 ]
 
 /** Returns a boot that begins now. */

@@ -74,7 +74,8 @@ export class Events {
 
   /** Notes an event; those of one `key` are merged, and `tell` is called then. Free while nobody listens. */
   notify(kind: EventKind, key: string, tell: () => object | undefined): void {
-    if (this.#followers.size === 0 && this.options.ticks() - this.#listenedMs >= KEPT_MS) {
+    const hasListeners = this.#followers.size > 0 || this.options.ticks() - this.#listenedMs < KEPT_MS
+    if (!hasListeners) {
       this.#dropBuffer()
       return
     }

@@ -175,11 +175,11 @@ const MOST_PER_SECOND = 100_000_000
 const SANDBOX = 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'
 
 /**
- * A wrapper of a program whose standard output becomes a pipe, with room for 64 KiB. Node gives programs a socket,
- * which is full after some 280 writes of one character: while the reader has no turn, a serial port loses what a
- * guest writes after them.
+ * A wrapper of a program whose standard output becomes a pipe, with room for 64 KiB. Node gives programs a
+ * socket, which is full after some 280 writes of one character: while the reader has no turn, a serial port
+ * loses what a guest writes after them. `cat` leaves the process group, which is killed at the program's end.
  */
-export const THROUGH_PIPE: readonly string[] = ['bash', '-c', 'exec "$@" > >(cat)', 'bash']
+export const THROUGH_PIPE: readonly string[] = ['bash', '-c', 'exec "$@" > >(exec setsid cat)', 'bash']
 
 /** Returns qemu's arguments. It runs in the scratch directory; the console is its standard output. */
 export function qemuArguments(machine: Machine, accel: 'kvm' | 'tcg', ovmf?: Ovmf): string[] {

@@ -404,7 +404,8 @@ os.set_blocking(1, False)
 for i in range(5000):
   try: os.write(1, b'x')
   except BlockingIOError: pass
-open(${JSON.stringify(done)}, 'w')`
+open(${JSON.stringify(done)}, 'w')
+os._exit(0)`
   const lines: string[] = []
   await run('python3', ['-c', port], {
     timeLimitMs: 60_000,

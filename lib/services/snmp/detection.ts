@@ -126,8 +126,11 @@ export class PortDetection {
       this.#readings.set(name, reading)
       found.push(reading)
     }
-    const all = Promise.all(found.map(({ ended }) => ended))
-    await Promise.race([all, sleep(patienceMs, undefined, { ref: false })])
+    const patience = new AbortController()
+    const { signal } = patience
+    const late = sleep(patienceMs, undefined, { signal }).catch(() => {})
+    await Promise.race([Promise.all(found.map(({ ended }) => ended)), late])
+    patience.abort()
     return found
   }
 
