@@ -79,8 +79,8 @@ function nodeRow(
 }
 
 /**
- * Makes the overview as JSON text, in slices. `mark` is the event up to which it is at least true; `indent`: spaces
- * for a level, 0 for one line.
+ * Makes the overview as JSON text, in slices. `mark` is the event up to which it is at least true; `indent`:
+ * spaces for a level, 0 for one line.
  */
 function* overviewText(
   watched: OverviewSources,
