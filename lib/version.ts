@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 
 const read = (file: string) => readFileSync(new URL(file, import.meta.url), 'utf8')
 
+/** The build writes the commit beside this file; it is `unknown` outside git or unbuilt. */
 function bakedCommit(): string {
   try {
     return read('commit').trim()
@@ -10,7 +11,7 @@ function bakedCommit(): string {
   }
 }
 
-/** The answer of `GET /version` and `svcd version` (rules 6.4); the build writes `commit` beside it. */
+/** The answer of `GET /version` and `svcd version` (rules 6.4). */
 export const version: { readonly service: string; readonly api: number; readonly commit: string } =
   Object.freeze({ service: JSON.parse(read('../package.json')).version, api: 1, commit: bakedCommit() })
 

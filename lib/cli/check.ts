@@ -11,6 +11,7 @@ import { checkOwner, handOverCommand, type UnitUser, unitUser } from './owner.js
 /**
  * Prints problems, warnings and notes on stderr, and `ok` on stdout if there is no problem; returns whether
  * there is none. If a unit runs svcd as another user, that one checks, by the command `self` (rules 7.7).
+ * Problems of the ini suppress the warnings and notes of the rest.
  */
 export async function check(config: Config, self: readonly string[], ofIni: readonly Problem[] = []) {
   const found: Problem[] = [...ofIni]

@@ -309,7 +309,7 @@ async function missingOnMachine(config: Config): Promise<string[]> {
   return problems
 }
 
-/** Missing iPXE binaries: problems if for UEFI x86-64 or named in the ini, as others may not be needed. */
+/** Returns missing iPXE binaries: problems if for UEFI x86-64 or named in the ini, else warnings. */
 function missingFirmware({ boot, tftp }: Config): { problems: string[]; warnings: string[] } {
   const directory = boot.ipxe_directory
   if (directory === '' && tftp.server !== 'none')
@@ -324,6 +324,7 @@ function missingFirmware({ boot, tftp }: Config): { problems: string[]; warnings
   const missing = (['bios', 'efi_x64', 'efi_arm64'] as const).filter(
     key => hasDirectory(directory) && !hasFile(join(directory, boot[key]))
   )
+  // BIOS needs a TFTP server, and a cluster may have no arm64: their binaries may not be needed.
   const isNeeded = (key: (typeof missing)[number]) =>
     key === 'efi_x64' || boot[key] !== keys.boot[key].default
   const told = (key: (typeof missing)[number]) =>

@@ -269,7 +269,7 @@ function refuseTakenName({ controller, file }: Config, controllers: readonly Con
     )
 }
 
-/** Refuses a state with objects. Returns the keys (`others`) and the password, which nobody needs then. */
+/** Refuses a state with objects. Returns the files to keep aside: foreign keys (`others`) and password. */
 async function refuseOwn(state: string, others: readonly string[], hasPassword: boolean, place: string) {
   const stored = await new FileMedium({ directory: state }).read()
   // The layout and empty directories of a first start do not count.

@@ -18,7 +18,8 @@ const notifyTimeoutMs = 60_000
 
 /**
  * Runs the daemon until SIGTERM or SIGINT, then gives running work up to 10 s; a second signal calls `abort`.
- * `program`: the path of svcd, `helper`: the command that starts a helper. Throws Error if it cannot start.
+ * `program`: the path of svcd, `helper`: the command that starts a helper. A signal during the start takes
+ * effect after it. Throws Error if it cannot start, or close in order.
  */
 export async function serve(
   config: Config,

@@ -18,8 +18,8 @@ interface RawValue {
 type Sections = Map<string, Map<string, RawValue>>
 
 /**
- * Reads and validates the whole ini (rules 7.3); the result is deeply frozen. `overrides` are
- * `section.key=value`, taken literally; the last one of a key wins, also over the ini.
+ * Reads and validates the whole ini (rules 7.3). Relative paths are relative to its directory. The result is
+ * deeply frozen. `overrides` are literal `section.key=value`; the last one of a key wins, also over the ini.
  * @throws ConfigError with every problem, each with file and line, or `--set section.key`
  */
 export function loadConfig(file: string, overrides: readonly string[]): Config {

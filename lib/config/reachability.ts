@@ -33,7 +33,7 @@ export function userWarnings({ users, auth }: Pick<Config, 'users' | 'auth'>): s
 
 /**
  * Warns why nodes in these networks (CIDRs), or other machines while there is none, cannot reach the listen
- * address (one on loopback is well behind `trusted_proxies`) or the nodes' URL (rules 7.7).
+ * address or the nodes' URL (rules 7.7).
  */
 export function reachability(config: Config, networks: readonly string[]): string[] {
   const remote = networks.filter(network => !touchesLoopback(network))
@@ -41,6 +41,7 @@ export function reachability(config: Config, networks: readonly string[]): strin
   const nodes = `${remote.length === 0 ? 'other machines' : `nodes in ${listSome(remote)}`} cannot reach`
   const warnings: string[] = []
   const { listen, trusted_proxies, urls } = config.http
+  // A front server (`trusted_proxies`) excuses a listen address on loopback, but no URL on loopback.
   if (isLoopback(listen.address) && trusted_proxies.length === 0)
     warnings.push(
       `${nodes} [http] listen ${listen.address}: ` +

@@ -43,6 +43,7 @@ export function locationOf(
   { file, overriddenKeys, keyLines }: Pick<Config, 'file' | 'overriddenKeys' | 'keyLines'>,
   message: string
 ): Omit<Problem, 'message'> {
+  // A message may begin with a key that is missing, and name the given key that needs it next.
   for (const [, section, name] of message.matchAll(/\[(\w+)\] (\w+)/g)) {
     const key = `${section}.${name}`
     const line = keyLines[key]

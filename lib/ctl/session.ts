@@ -90,10 +90,11 @@ export class Session {
     return this.format === 'json' ? this.json({ message: text, ...answer }) : this.lines([clean(text)])
   }
 
-  /** Asks, unless `--yes` is given. Throws Failure 1 for no (`nothing` was done), 2 without a terminal. */
+  /** Asks, unless `--yes` is given. Throws Failure 1 if the answer is no, 2 without a terminal. */
   async confirm(question: string, nothing: string, why = 'there is no terminal to ask on, use --yes') {
     const { terminal, options } = this
     if (options.yes) return
+    // `nothing` says in a sentence that nothing was done, `why` tells why nobody can be asked.
     if (!terminal.shows.in) throw wrongUsage(`${nothing}: ${why}`)
     if (!(await terminal.confirmed(clean(`${question} [y/N] `)))) throw refused(nothing)
   }

@@ -5,6 +5,7 @@ export class Failure extends Error {
   constructor(
     readonly code: 1 | 2 | 3,
     message: string,
+    /** The refusal had this HTTP status. */
     readonly status?: number
   ) {
     super(message)

@@ -28,7 +28,7 @@ export function* conman(nodes: readonly ExportNode[], captured: Captured): Gener
   }
 }
 
-/** Yields a powerman.conf, an ipmipower per 64 BMCs; passwords stand in /etc/powerman/svcd-SETUP.conf. */
+/** Yields lines for a powerman.conf, an ipmipower for each 64 BMCs of a set-up. */
 export function* powerman(nodes: readonly ExportNode[], captured: Captured): Generator<string> {
   const consoles = yield* consolesOf(nodes, captured)
   yield '\ninclude "/etc/powerman/ipmipower.dev"'
@@ -42,6 +42,7 @@ export function* powerman(nodes: readonly ExportNode[], captured: Captured): Gen
       const { cipher = 3, privilege } = some[0] ?? {}
       const level = privilege === 'op' ? 'operator' : privilege
       const device = `svcd-${setup}-${first / mostOfOne}`
+      // The admin writes the set-up's user and password there, in the form of FreeIPMI.
       const file = `/etc/powerman/svcd-${setup}.conf`
       const words = `--config-file=${file} -D LAN_2_0 -I ${cipher} -l ${level} -h ${plugs.join(',')}`
       yield `\ndevice "${device}" "ipmipower" "/usr/sbin/ipmipower ${words} |&"`

@@ -79,6 +79,7 @@ export function* slurmTopology(nodes: readonly ExportNode[]): Generator<string> 
     yield ''
     const { node, name, variables } = of
     const place = node.switch || variables.rack
+    // slurmctld complains of nodes that `slurm` leaves out.
     if (wordsOf(of) === undefined) unknown.push(name)
     else if (!place) alone.push(name)
     else {

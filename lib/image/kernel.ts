@@ -60,6 +60,7 @@ export async function chooseKernel(
   wish: KernelRequest,
   isOwnFile: (name: string) => Promise<boolean>
 ): Promise<string | 'kept' | undefined> {
+  // The requested one comes first, then the one it had, a named one, that of its version, and the newest.
   if (wish.kernelfile !== undefined || wish.kernelversion !== undefined) return wantedKernel(tree, wish)
   const version = image.kernelversion
   const recorded = pack?.kernel
@@ -100,6 +101,7 @@ export async function chooseInitrd(
   const said = [version, kernel && versionOf(kernel)].filter(name => name !== undefined)
   const usual = said.flatMap(initrdNames)
   const own = (path: string) => ({ path, chosen: !usual.includes(basename(path)) })
+  // The requested one comes first, then the one the image had, a named one, and that of the version.
   if (wish.initrdfile !== undefined) {
     const path = await namedFile(tree, wish.initrdfile)
     return path === undefined ? undefined : own(path)

@@ -57,6 +57,7 @@ export class Inventories {
       names: () => all.#nodes.keys(),
       recordsOf: node => all.#recordsOf(node),
       json: ({ node }) => `{"node":${JSON.stringify(node)},${all.#nodes.get(node)?.text.slice(1)}`,
+      // A follower takes the records of the leader.
       replaceRecords: (node, records) => all.#replace(node, records),
       reset: () => all.#nodes.clear()
     })

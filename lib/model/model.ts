@@ -56,10 +56,11 @@ export interface ModelOptions {
   readonly audit: (actor: Actor, changes: readonly Change[], kind: ChangeKind) => Promise<void>
 }
 
-/** Tells the store how to read and verify the state, secret fields sealed by `box` (rules 11.2, 11.8). */
+/** Tells the store how to read and verify the state `directory`; `box` seals secrets (rules 11.2, 11.8). */
 export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox, release: string) {
   // The ini may give a controller the address of a device. Objects still load: `svcd check` warns of it.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }
+  // Files may be edited by hand, so the state is verified. `release` is svcd's version.
   const verify = (view: View) => checkStateSliced(view, settings)
   const layout = { steps: migrations(ini.imageDirectory), release, backups: `${directory}/backups` }
   return { directory, kinds: sealedKinds(box), createIndex, verify, layout }

@@ -412,6 +412,7 @@ export async function* lastLines(file: string): AsyncGenerator<LastLine, void, u
   try {
     let { size: end } = await handle.stat()
     const from = Math.max(0, end - mostScannedBytes)
+    // Text after the last newline is skipped, as it may still be being written.
     let isEnded = false
     let line = { kept: Buffer.alloc(0), bytes: 0 }
     while (end > from) {

@@ -145,17 +145,16 @@ export function candidateMachine(facts: Facts): Facts['unknownMachines'][number]
   return since.findLast(({ from }) => from === address || from === boot.from)
 }
 
-/**
- * Returns the refused request for an install script that probably came from this node: by the address that
- * booted, or else by a machine that asked for its boot script too, or while the node is silent.
- */
+/** Returns the refused request for an install script that probably came from this node. */
 export function refusal(facts: Facts): Step | undefined {
   const { boot, foreignSteps, now } = facts
   const script = timeOf(newest(boot?.steps, 'script', 'kernel'))
   const served = timeOf(newest(boot?.steps, ...kernelSteps))
   if (served > 0 && served >= script) return undefined
+  // A refusal to the address that booted counts until the node gets its script.
   const own = newest(boot?.steps, 'refused')
   if (own && own.last >= script) return own
+  // Another address may be a stranger's: it counts if it asked for the boot script, or the node is silent.
   const other = newest(foreignSteps, 'refused')
   if (!other || other.last < script) return undefined
   const asked = foreignSteps.some(({ step, from }) => step === 'script' && from === other.from)

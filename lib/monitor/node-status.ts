@@ -133,12 +133,13 @@ export class NodeStatus {
     return state?.startsWith('installer.failed') ? state : undefined
   }
 
-  /** Sets the reason, stored in the background; returns whether to log it: it is new and within its rate. */
+  /** Sets the reason; returns whether to log it: it is new, and one of at most ten in a minute. */
   setReason(node: string, reason: string | null): boolean {
     if (this.reason(node) === reason) return false
     const kept = this.#of(node)
     kept.reason = reason
     this.onChange(node)
+    // No boot script waits for it, so it is stored in the background.
     if (!this.#records.isReadOnly) this.#records.soon(node)
     return reason === null || this.#newsRate.take(node)
   }

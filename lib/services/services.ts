@@ -143,6 +143,7 @@ export class Services {
     // The TFTP tree follows the stored objects, and has no files of others.
     const concerned = [...this.#services].filter(([name]) => name !== 'tftp' && concerns(name, changes))
     if (concerned.length === 0) return async () => []
+    // One view is rendered at a time, and 503 is thrown where too many wait.
     if (this.#differing.waiting(0) >= MOST_WAITING)
       throw tryLater('too many dry runs wait for the files of DHCP and DNS', 5)
     const captured = this.#capture(view, cluster)

@@ -74,6 +74,7 @@ export async function clear(paths: readonly string[]): Promise<void> {
 /** The files of a swap, noted so that it can be taken back after a crash. */
 export interface SwapPlan {
   readonly put: readonly string[]
+  /** Files of `put` that did not exist before: taking the swap back removes them. */
   readonly fresh: readonly string[]
   readonly removed: readonly string[]
 }

@@ -41,6 +41,7 @@ export class Templates {
 
   /** Renders the template `name`, in microseconds plus a stat a second. Throws TemplateError. */
   render(name: string, data: Readonly<Record<string, unknown>>): string {
+    // A missing file, a syntax error, or an undefined or unprintable value makes it throw.
     const template = this.#find(name)
     if (template === undefined) throw new TemplateError(name, 1, 1, NO_TEMPLATE)
     return template.render(data)

@@ -11,5 +11,6 @@ export const conman: Backend<ConsolesData> = {
     files: [{ path: config, text: render('consoles/templ_conman.cfg', data), mode: 0o600, needs: 'restart' }]
   }),
   masked: text => text.replace(/\b0x[0-9a-f]{2,}/gi, '0x…'),
+  // Its values are checked before they are rendered (data.ts).
   checks: ({ check }) => ({ commands: [check] })
 }

@@ -275,6 +275,7 @@ interface SubnetGroup {
   readonly networks: readonly NetworkDoc[]
   /** Prefixes of networks inside it, which answer for their own addresses (rules 3.6). */
   readonly inside: readonly Prefix[]
+  /** The controller's address is in it, and in no smaller group. */
   readonly here: boolean
 }
 
@@ -303,6 +304,7 @@ export function subnetGroups(
     .reverse()
 }
 
+/** Kea takes no larger id of a subnet. */
 const largestId = 2 ** 32 - 2
 /** Number of /31 networks in 224.0.0.0/3, where no machine has its address. */
 const singles = 2 ** 28

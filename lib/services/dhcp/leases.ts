@@ -15,6 +15,7 @@ export class Leases {
   #leases: ReadonlyMap<Address, Lease> = new Map()
   /** Stamps of the files at the last read; undefined: they have to be read. */
   #stamps: string | undefined
+  /** Concurrent callers share one read. */
   readonly #read = singleFlight(() => this.#refresh())
 
   constructor(server: keyof typeof readers, file: string) {
@@ -137,7 +138,7 @@ function iscTime(text: string): number {
   return Date.parse(`${date.replaceAll('/', '-')}T${time}Z`)
 }
 
-/** kea: address,hwaddr,client_id,lifetime,expire,subnet,fqdn_fwd,fqdn_rev,hostname,state,… */
+/** kea: address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,… */
 const kea: LeaseReader = {
   files: ['.2', '.1', '.completed', ''],
   lines: leases => line => {

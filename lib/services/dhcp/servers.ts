@@ -125,6 +125,7 @@ export const dnsmasq: Backend<DhcpData> = {
     // dnsmasq takes the first subnet that fits, and lends from the first range: shared ones come last.
     const subnets = data.subnets.map(subnet => (shared.includes(subnet) ? { ...subnet, ranges: [] } : subnet))
     const all = { ...data, subnets, shared, relayed, directory, lease_file: leaseFile }
+    // The main file names machines with another script than the short menu, or with a loader of their own.
     const main = render('dhcp/templ_dnsmasq.cfg', all)
     const ofHost = (host: DhcpHost): RenderedFile => ({
       // Named by the MAC, which is unique and survives a rename.

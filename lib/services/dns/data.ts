@@ -237,6 +237,7 @@ export function* ownedZones(captured: Captured): Generator<undefined, Map<string
 
 /** Warns of zones with names in this machine's resolvers that svcd would hide (rules 10.14). */
 export async function foreignNameWarnings(zones: ReadonlyMap<string, string>, servers?: readonly string[]) {
+  // `servers` replace those of /etc/resolv.conf. A zone without an answer is skipped.
   const resolver = new Resolver({ timeout: ANSWER_MS, tries: 1 })
   if (servers) resolver.setServers(servers)
   const told = [...zones].slice(0, MOST_ASKED).map(async ([zone, own]) => {

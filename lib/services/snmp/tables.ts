@@ -49,7 +49,7 @@ export class SwitchTables {
   }
 }
 
-/** Asks a switch for its tables (`oid`, or both standard ones). Errors hold no secret; `most`: of rows. */
+/** Asks a switch: `oid`, or both standard tables. Throws Error without a secret, also above `most` rows. */
 export async function readTables(
   { ipaddress = '', read = '', oid }: SwitchDoc,
   signal: AbortSignal,
