@@ -211,11 +211,13 @@ function readLine(
   if (record.every(cell => cell.trim() === '')) return undefined
   if (record.length !== head.length)
     return void refusals.add(line, `the line has ${record.length} cells, the table ${head.length} columns`)
-  const cellAt = (i: number) => `column ${i + 1} (${head[i]?.shown})`
+  const columnAt = (i: number) => `column ${i + 1} (${head[i]?.shown})`
   const at = head.findIndex(column => column.name === 'name')
   const name = (record[at] as string).trim()
-  if (!type.isName(name))
-    return void refusals.add(line, `a name must be ${type.nameRule}, not ${JSON.stringify(name)}`, cellAt(at))
+  if (!type.isName(name)) {
+    const why = `a name must be ${type.nameRule}, not ${JSON.stringify(name)}`
+    return void refusals.add(line, why, columnAt(at))
+  }
   const cells = head.flatMap(({ name: column }, i) => {
     const text = unguarded(record[i] as string)
     return text.trim() === '' || column === 'name' || column.startsWith('_') ? [] : [{ column, text, i }]
@@ -230,7 +232,7 @@ function readLine(
       return why === undefined ? [] : { why, i: cell.i }
     })
     for (const { why, i } of faults)
-      refusals.add(line, why.replace('must be true or false', 'must be yes or no'), cellAt(i))
+      refusals.add(line, why.replace('must be true or false', 'must be yes or no'), columnAt(i))
     if (faults.length === 0) refusals.add(line, error.message)
     return undefined
   }

@@ -39,6 +39,7 @@ export const hasDryRun = ({ path, effect, method, output }: ApiRoute) =>
   effect === 'changes' &&
   path.startsWith('/config/') &&
   (method === 'POST' || path.endsWith('/_delete')) &&
+  // An acknowledgement is the answer of a job, which no transaction rolls back.
   output !== acknowledgement &&
   !withoutDryRun.has(path)
 

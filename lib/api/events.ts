@@ -10,7 +10,7 @@ import { at, list, object, plainText, string, word } from './schema.js'
 
 /** Keeps front servers from buffering events, and caches from storing them. */
 const headers = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' }
-/** An answer with events, but for these. */
+/** Status, type and headers of an answer with server-sent events, to which its feed or text is added. */
 export const eventStream = { status: 200, type: 'text/event-stream; charset=utf-8', headers }
 
 /** Events as they happen, the overview to start from, the audit log (rules 6.9 to 6.11). */

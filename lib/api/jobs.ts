@@ -6,6 +6,7 @@ import { type ApiRequest, type ApiRoute, actorOf, done, isoTime, ok, type Parts,
 import { get } from './row.js'
 import { at, list, object, orNull, ref, string, time, word } from './schema.js'
 
+/** The acknowledgement of a job. No dry run is added to routes with this very object as output. */
 export const acknowledgement = object({ message: string('queued'), request_id: string() }, [
   'message',
   'request_id'
@@ -75,7 +76,7 @@ const summarySchema = {
   message: string('queued, running, done, or failed and why')
 }
 
-/** The account whose calls count, on routes that users alone may call. */
+/** Returns the account that calls. Throws TypeError for other callers: the routes are for users alone. */
 export function userOf({ caller, path }: ApiRequest): string {
   if (caller.kind !== 'user') throw new TypeError(`${path} is for users`)
   return accountOf(caller)

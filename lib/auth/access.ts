@@ -162,7 +162,7 @@ function tokenOf({ 'x-access-tokens': own = '', authorization = '' }: RequestHea
 /** Every browser sends at least one of these, whatever page made the request; firmware and curl send none. */
 const ofBrowsers = /^(?:sec-.*|origin|accept-language|upgrade-insecure-requests)$/
 
-/** Whether a URL in a header is one of another host than the host that is asked. */
+/** Whether a URL in a header is of another host than Host, which front servers pass on unchanged. */
 const isForeign = (url: string, host = '') => !URL.canParse(url) || new URL(url).host !== host.toLowerCase()
 
 function refuseBrowsers(headers: RequestHead['headers']): void {

@@ -6,8 +6,11 @@ import { type Bmc, type CallLimits, cleanLine, cleanText } from './bmc.js'
 /** A full log of a BMC has a few thousand lines. */
 const MOST_OUTPUT = 1024 * 1024
 
-/** Arguments of ipmitool for a command, where they are not its words. */
-const words: Partial<Record<Command, readonly string[]>> = {
+/** Commands that are a single call of ipmitool. */
+type Call = Exclude<Command, 'power boot' | 'chassis netboot' | 'chassis diskboot'>
+
+/** Arguments of ipmitool for a call, where they are not its words. */
+const words: Partial<Record<Call, readonly string[]>> = {
   // On until it is turned off; the default is 15 seconds.
   'chassis identify': ['chassis', 'identify', 'force'],
   'chassis noidentify': ['chassis', 'identify', '0']
@@ -19,7 +22,7 @@ const words: Partial<Record<Command, readonly string[]>> = {
  */
 export async function ipmi(programs: Programs, bmc: Bmc, asked: Command, visit: CallLimits): Promise<string> {
   const tell = (...told: readonly string[]) => ipmitool(programs, bmc, told, visit)
-  const send = (command: Command) => tell(...(words[command] ?? command.split(' ')))
+  const send = (call: Call) => tell(...(words[call] ?? call.split(' ')))
   if (asked === 'sel list') return cleanText(await send(asked))
   if (asked === 'chassis netboot' || asked === 'chassis diskboot') {
     // Without this option a UEFI machine would look for a boot sector.
@@ -36,9 +39,9 @@ export async function ipmi(programs: Programs, bmc: Bmc, asked: Command, visit: 
     if (asked === 'power status') return state
     if (asked === 'power soft' && state === 'off') return ''
     if (asked !== 'power boot' && state === 'off') throw new Error(IS_OFF)
-    if (asked === 'power boot') command = state === 'off' ? 'power on' : 'power cycle'
+    if (asked === 'power boot' && state === 'off') command = 'power on'
   }
-  await send(command)
+  await send(command === 'power boot' ? 'power cycle' : command)
   return ''
 }
 

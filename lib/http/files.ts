@@ -229,8 +229,9 @@ export interface FileAnswer {
 }
 
 /**
- * Makes the head from the open file and a handler's answer (rules 4.9). Obeys Range and If-Range, but for
- * HEAD; ignores If-None-Match and dates (rules 2.5). Throws 416 for a range outside the file.
+ * Makes the head from an open file and a handler's answer (rules 4.9). Obeys Range and If-Range, but not for
+ * HEAD or a status other than 200; ignores If-None-Match and dates (rules 2.5). Throws 416 for a range
+ * outside the file.
  */
 export function fileAnswer(
   file: OpenFile,

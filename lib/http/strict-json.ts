@@ -91,8 +91,8 @@ class OpenObject {
     else if (this.#few.set(this.key, value).size > FEW) this.end()
   }
 
-  /** Returns the object. V8 gives a new one room for all indexes below "320": JSON.parse does not. */
   end(): JsonObject {
+    // V8 gives a new object 4 kB for a key "320", room for the indexes below it; JSON.parse does not.
     const indexes = [...(this.#few?.keys() ?? [])].filter(key => INDEX.test(key))
     if (indexes.length > 0) this.#object = JSON.parse(`{"${indexes.join('":0,"')}":0}`)
     for (const [key, value] of this.#few ?? []) this.#object[key] = value

@@ -199,10 +199,13 @@ export class UnknownMachines {
   /** Drops a machine where the source has too many, or the list is full. */
   #makeRoom(party: string): void {
     const own = this.#bySource.of(party)
-    const isOver = own.size >= MOST_OF_SOURCE
-    if (!isOver && this.#byMac.size < MOST_MACHINES) return
-    const { largest } = this.#bySource
-    const [oldest] = isOver || own.size === largest.size ? own : largest
+    let most = own
+    if (own.size < MOST_OF_SOURCE) {
+      if (this.#byMac.size < MOST_MACHINES) return
+      const { largest } = this.#bySource
+      if (largest.size > own.size) most = largest
+    }
+    const [oldest] = most
     if (oldest !== undefined) this.#remove(oldest)
   }
 
@@ -230,7 +233,7 @@ export class UnknownMachines {
 /** Returns the lookup keys of a machine that stays as it is. */
 export const keysOf = cachedPerObject(machineKeys)
 
-/** Returns the node with a machine's serial number or UUID and no machine (rules 4.38), or why it is none. */
+/** Returns the node with these ids and no machine (rules 4.38); why it is none; undefined without a node. */
 export function nodeOf(view: View, machine: MachineIds): NodeDoc | string | undefined {
   const keys = keysOf(machine)
   const names = [...new Set(keys.flatMap(key => view.index.lookup(key)))]

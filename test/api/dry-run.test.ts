@@ -1,9 +1,10 @@
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { changeCounts } from '../../lib/api/dry-run.js'
+import { changeCounts, hasDryRun } from '../../lib/api/dry-run.js'
 import { templates as shipped } from '../services/rendered.js'
 import { Controller } from '../support/controller.js'
+import { table } from '../support/routes.js'
 import { stored } from '../support/state.js'
 
 const directory = t.testdir({})
@@ -222,6 +223,21 @@ t.test('settings, interfaces, secrets, tags', async t => {
   }
   const masked = await dry(t, '/config/bmcsetup/b?dryrun=yes', { password: 'hobbes' })
   t.same(masked.body.changes[0].fields, [{ field: 'password', before: '********', after: '********' }])
+})
+
+// rules 12.7
+t.test('no job gets a dry run by a transaction, which would not roll it back', t => {
+  const jobs = table.filter(
+    ({ path, summary, output }) =>
+      path.startsWith('/config/') && /respond-async|"request_id"/.test(summary + JSON.stringify(output))
+  )
+  t.strictSame(jobs.filter(hasDryRun), [])
+  // Their dry run is a job too.
+  t.strictSame(
+    jobs.flatMap(({ path, query }) => ('dryrun' in query ? path : [])),
+    ['/config/node/{node}/_osgrab', '/config/node/{node}/_ospush', '/config/group/{group}/_ospush']
+  )
+  t.end()
 })
 
 t.test('a change that breaks a rule is refused as it would be', async t => {

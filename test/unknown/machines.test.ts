@@ -136,6 +136,16 @@ t.test('many addresses with many machines push out none that is alone at its add
   t.end()
 })
 
+t.test('of sources with one machine each, the one that asked longest ago goes', t => {
+  const { asks, has } = listOf()
+  const ask = (n: number) => asks(macOf(n), `10.1.${n >> 8}.${n & 255}`)
+  for (let n = 0; n < MOST_MACHINES; n++) ask(n)
+  ask(0)
+  ask(MOST_MACHINES)
+  t.strictSame([0, 1, 2, MOST_MACHINES].map(macOf).map(has), [true, false, true, true])
+  t.end()
+})
+
 t.test('a stranger who names the MAC of a machine cannot keep it out of the list', t => {
   const { asks, has } = listOf()
   const real = macOf(1_000_000)

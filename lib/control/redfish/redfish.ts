@@ -297,7 +297,7 @@ const lineOf = (entry: JsonObject) =>
     .map(value => cleanLine(typeof value === 'string' ? value : ''))
     .join(' | ')
 
-/** Returns the log of the system or of its manager with its events; one marked as SEL is preferred. */
+/** Returns the log with the system's events, its own or its manager's; one marked as SEL is preferred. */
 async function logService(connection: Connection, system: Resource): Promise<Resource> {
   const managers = linksOf(within(system.body, 'Links').ManagedBy, 4)
   const found: Resource[] = []

@@ -157,7 +157,7 @@ export class Connections {
     return false
   }
 
-  /** Cuts some of the busiest address, if it has many more than this one: it would keep all others out. */
+  /** Cuts some of the busiest address, if it has more: endless small requests would keep all others out. */
   #endBusiest(address: string): boolean {
     if (!this.#busiest)
       setImmediate(() => {
