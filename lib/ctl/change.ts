@@ -194,8 +194,8 @@ export const importVerb: Verb<''> = {
 }
 
 /**
- * Imports a table; with `told`, only if it would still change what its dry run told: a person takes time. `done`
- * says in a word what was done.
+ * Imports a table; with `told`, only if it would still change what its dry run told: a person takes time.
+ * `done` says in a word what was done.
  */
 export function importTable(session: Session, table: Buffer, done: string, told: JsonObject = {}) {
   const expect = typeof told.mark === 'string' ? told.mark : undefined
