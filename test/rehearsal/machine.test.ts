@@ -418,3 +418,21 @@ os._exit(0)`
   })
   t.strictSame(lines, ['begun', 'x'.repeat(5000)])
 })
+
+t.test('the last line of a console is read, though the machine ends with it', async t => {
+  const directory = scratch(t)
+  const consoles = Array.from({ length: 12 }, async (_, i) => {
+    const lines: string[] = []
+    const go = join(directory, `go${i}`)
+    await run('sh', ['-c', 'echo begun; until [ -e "$0" ]; do sleep 0.05; done; echo last', go], {
+      timeLimitMs: 60_000,
+      wrapper: THROUGH_PIPE,
+      onLine: line => {
+        lines.push(line)
+        writeFileSync(go, '')
+      }
+    })
+    return lines
+  })
+  for (const lines of await Promise.all(consoles)) t.strictSame(lines, ['begun', 'last'])
+})
