@@ -266,8 +266,8 @@ interface NodeRecords {
   catchUp(view: ClusterStore['current']): unknown
 }
 
-/** Adds such records. They follow at the commit, so that a node is never seen without its own. */
-async function following<R extends NodeRecords>({ register, store }: State, records: R): Promise<R> {
+/** Repairs and adds records. They follow at the commit: no node is seen without its own, or with others. */
+async function addNodeRecords<R extends NodeRecords>({ register, store }: State, records: R): Promise<R> {
   await records.catchUp(store.current)
   return register.add(records, {
     changes: changes => records.follow(changes),
@@ -281,10 +281,10 @@ async function following<R extends NodeRecords>({ register, store }: State, reco
 async function openNodes(state: State) {
   const { config, log, now, ticks, register, records } = state
   const { auth, users, paths } = config
-  const status = await following(state, await NodeStatus.open(records('node-status'), now, log))
+  const status = await addNodeRecords(state, await NodeStatus.open(records('node-status'), now, log))
   const events = register.add(new Events({ ticks }))
-  const boots = await following(state, await Boots.open(records('node-boots'), now))
-  const inventories = await following(state, await Inventories.open(records('node-inventory'), now))
+  const boots = await addNodeRecords(state, await Boots.open(records('node-boots'), now))
+  const inventories = await addNodeRecords(state, await Inventories.open(records('node-inventory'), now))
   const tokens = await Tokens.open(paths.state, {
     now,
     lifetimeMs: auth.token_lifetime,
@@ -528,7 +528,7 @@ async function openTrust(working: Working) {
     }
   })
   trust.measured = node => boot.measured(node)
-  return following(working, trust)
+  return addNodeRecords(working, trust)
 }
 
 /** How often svcd looks whether the kernels in the TFTP tree are those of the files directory. */

@@ -355,7 +355,7 @@ export interface CachedResult<T> {
   invalidate(): void
 }
 
-/** Like `singleFlight`; reuses the result for `ms` milliseconds from its start, by the clock `now` (ms). */
+/** Like `singleFlight`; reuses a result for `ms` from its start. Setting clock `now` back extends nothing. */
 export function cachedFor<T>(
   ms: number,
   work: () => Promise<T>,

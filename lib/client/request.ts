@@ -111,7 +111,7 @@ export class Connections {
 export const originAt = (scheme: 'http' | 'https', address: string, port: number): string =>
   `${scheme}://${isIPv6(address) ? `[${address}]` : address}:${port}`
 
-/** Returns the head of the response. Throws NoResponseError, TimeLimitError, or the reason of the signal. */
+/** Returns the head of the response; follows no redirect. Throws NoResponseError or the signal's reason. */
 export function request(options: RequestOptions): Promise<Response> {
   const { signal, connectMs, headMs, wholeMs, silenceMs, isThere } = options
   return new Promise((resolve, reject) => {

@@ -54,6 +54,7 @@ export async function inDirectory<T>(
   if (names.some(name => name === '' || name === '.' || name === '..'))
     throw new Error(`${path} is no plain path`)
   let opened = open(top, DIRECTORY)
+  // Each directory is closed once the next one in it is open; nothing in `top` is opened by its whole path.
   for (const name of names) opened = withOpen(opened, ({ fd }) => open(entryPath(fd, name), DIRECTORY))
   return withOpen(opened, ({ fd }) =>
     work({

@@ -29,7 +29,7 @@ export async function checkClone({ model, config }: ImageContext, name: string, 
   return source
 }
 
-/** Copies an image and its directory, by reflinks if it can, all or nothing. It names its source's packs. */
+/** Copies an image and its tree, by reflinks if possible, whole or not at all. The clone shares packs. */
 export async function cloneImage(
   context: ImageContext,
   name: string,

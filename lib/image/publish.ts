@@ -164,7 +164,7 @@ function putImage(tx: Tx, outcome: Outcome, controller: string | undefined): voi
 const set = <K extends string>(key: K, value: string | undefined) =>
   (value === undefined ? {} : { [key]: value }) as { [P in K]?: string }
 
-/** Removes what a pack left, but no named file, and its note. The next start retries. Never throws. */
+/** Removes the files of a pack that nothing names, and its note. The next start retries. Never throws. */
 export async function discard({ config, notes, log, model, files }: ImageContext, note: PackNote) {
   const directory = config.paths.files
   try {
@@ -184,7 +184,7 @@ export async function discard({ config, notes, log, model, files }: ImageContext
   }
 }
 
-/** Returns the mode of new files there. Packs hold secrets: only the daemon or a setgid group reads them. */
+/** Packs hold secrets: svcd alone reads new files; in a setgid directory its group, the seeder's, too. */
 export async function servedMode(directory: string): Promise<number> {
   const { mode } = await stat(directory)
   return mode & 0o2000 ? 0o640 : 0o600

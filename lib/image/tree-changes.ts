@@ -238,7 +238,7 @@ async function namesOf({ config, work }: ImageContext, note: TreeNote) {
   }
 }
 
-/** Repairs what an earlier daemon left unfinished; returns the removals that take long. Never throws. */
+/** Repairs what an earlier daemon left; returns slow removals. Logs failures; the next start tries again. */
 export async function recover(context: ImageContext): Promise<() => Promise<void>> {
   const { controllers, notes, log } = context
   const later: TreeNote[] = []

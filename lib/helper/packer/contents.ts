@@ -61,7 +61,7 @@ export const literalPattern = (path: string): string => path.replace(/[*?[\\]/g,
 
 /** Returns GNU tar's options that leave out these patterns. */
 export const tarOptions = (patterns: readonly string[]): string[] => [
-  ...['--anchored', '--wildcards', '--no-wildcards-match-slash'],
+  ...'--anchored --wildcards --no-wildcards-match-slash'.split(' '),
   ...patterns.map(text => `--exclude=${text}`)
 ]
 

@@ -15,7 +15,7 @@ import {
 
 export type Compressor = 'zstd' | 'pigz' | 'none'
 
-/** Suffix and command. GNU tar runs the command by `sh -c`: it must hold nothing from outside. */
+/** GNU tar runs the command by `sh -c`: it must hold nothing from outside. Its failure is that of tar. */
 const COMPRESSORS: Readonly<Record<Compressor, { suffix: string; command?: string }>> = {
   zstd: { suffix: '.tar.zst', command: 'zstd -T0 -q' },
   pigz: { suffix: '.tar.gz', command: 'pigz -n' },
@@ -63,13 +63,15 @@ export function systemPacker(compressor: Compressor): Packer {
  * extended headers would hold tar's process id. Packing changes access times.
  */
 const options = (compressor: string | undefined) => [
-  ...['--create', '--file=-', `--record-size=${RECORD_BYTES}`, '--format=posix'],
+  ...`--create --file=- --record-size=${RECORD_BYTES} --format=posix`.split(' '),
   '--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime',
-  ...['--sort=name', '--numeric-owner', '--acls', '--selinux', '--xattrs', '--xattrs-include=*'],
-  ...['--sparse', '--sparse-version=0.0', '--one-file-system'],
+  ...'--sort=name --numeric-owner --acls --selinux --xattrs --xattrs-include=*'.split(' '),
+  ...'--sparse --sparse-version=0.0 --one-file-system'.split(' '),
   // Otherwise tar does not say which directories lie on another file system.
-  ...['--verbose', '--index-file=/dev/null'],
-  ...[`--checkpoint=${RECORDS_PER_CHECKPOINT}`, '--checkpoint-action=echo=#%u'],
+  '--verbose',
+  '--index-file=/dev/null',
+  `--checkpoint=${RECORDS_PER_CHECKPOINT}`,
+  '--checkpoint-action=echo=#%u',
   ...(compressor === undefined ? [] : [`--use-compress-program=${compressor}`])
 ]
 
@@ -118,7 +120,7 @@ function progressOf(contents: Contents, tell: (fraction: number) => void) {
   }
 }
 
-/** Reads the standard error of GNU tar (LC_ALL=C) and its compressor, line by line. */
+/** Sorts lines of GNU tar (LC_ALL=C) and its compressor: checkpoints (#<records>), omissions, the rest. */
 class TarMessages {
   #ofTar: string | undefined
   #ofCompressor: string | undefined

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { createReadStream, fsyncSync, writeFileSync } from 'node:fs'
+import { closeSync, fsyncSync, openSync, readSync, writeFileSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { createGzip } from 'node:zlib'
 import { answerQuestions, LONGEST_MS } from '../../base/thread.js'
@@ -7,34 +7,40 @@ import { run } from '../../program/program.js'
 import { archive, walk, walkOf } from './archive.js'
 import type { Contents } from './contents.js'
 import type { Hashed, WorkerTask } from './in-worker.js'
-import { Omissions } from './packer.js'
+import { Omissions, type PackResult } from './packer.js'
 import { writePlainTar } from './plain-tar.js'
 
 // The thread that in-worker.ts starts. It does one task, which may block it.
 const HASH_CHUNK_BYTES = 1024 * 1024
 const BATCH_BYTES = 256 * 1024
 
-async function hashOf(chunks: AsyncIterable<Buffer>, seen = (_: Buffer) => {}): Promise<Hashed> {
+function hashing() {
   const hash = createHash('sha256')
   let bytes = 0
-  for await (const chunk of chunks) {
-    seen(chunk)
-    hash.update(chunk)
-    bytes += chunk.length
+  return {
+    add(chunk: Buffer): void {
+      hash.update(chunk)
+      bytes += chunk.length
+    },
+    end: (): Hashed => ({ sha256: hash.digest('hex'), bytes })
   }
-  return { sha256: hash.digest('hex'), bytes }
+}
+
+/** Reads synchronously: node's pool, which serves the daemon too, must not wait for this disk. */
+function hashOf(file: string): Hashed {
+  const { add, end } = hashing()
+  const chunk = Buffer.allocUnsafe(HASH_CHUNK_BYTES)
+  const fd = openSync(file, 'r')
+  for (let read = readSync(fd, chunk); read > 0; read = readSync(fd, chunk)) add(chunk.subarray(0, read))
+  closeSync(fd)
+  return end()
 }
 
 /** The program dies with this thread. */
 async function hashUnpacked(program: string, file: string): Promise<Hashed> {
-  const hash = createHash('sha256')
-  let bytes = 0
-  const onBytes = (chunk: Buffer) => {
-    hash.update(chunk)
-    bytes += chunk.length
-  }
+  const { add: onBytes, end } = hashing()
   await run(program, ['-dcq', file], { timeLimitMs: LONGEST_MS, onBytes })
-  return { sha256: hash.digest('hex'), bytes }
+  return end()
 }
 
 /** Estimates the bytes of a tree's archive. A file with many names is packed once. */
@@ -81,15 +87,20 @@ async function archiveTo(output: number, contents: Contents, report: (progress: 
   const gzip = createGzip()
   const pieces = Readable.from(batches(archive(walkOf(contents), omitted)), { highWaterMark: 2 })
   pieces.once('error', error => gzip.destroy(error)).pipe(gzip)
-  const hashed = await hashOf(gzip, chunk => writeFileSync(output, chunk))
+  const { add, end } = hashing()
+  for await (const chunk of gzip as AsyncIterable<Buffer>) {
+    writeFileSync(output, chunk)
+    add(chunk)
+  }
   fsyncSync(output)
-  return { ...hashed, omitted: omitted.sentences() }
+  return { ...end(), omitted: omitted.sentences() }
 }
 
-answerQuestions<WorkerTask, unknown>((task, report) => {
-  if (task.kind === 'hash') return hashOf(createReadStream(task.file, { highWaterMark: HASH_CHUNK_BYTES }))
+answerQuestions((task: WorkerTask, report): Hashed | number | undefined | Promise<Hashed | PackResult> => {
+  if (task.kind === 'hash') return hashOf(task.file)
   if (task.kind === 'unpacked') return hashUnpacked(task.program, task.file)
   if (task.kind === 'measure') return sizeOf(task.contents, true)
-  if (task.kind === 'plain') return writePlainTar(task.from, task.to, task.most)
-  return archiveTo(task.output, task.contents, report)
+  if (task.kind === 'archive') return archiveTo(task.output, task.contents, report)
+  writePlainTar(task.from, task.to, task.most)
+  return undefined
 })

@@ -105,7 +105,7 @@ const neverDeleted: readonly string[] = ['/home/***', '/root/.ssh/***']
 /** rsync's own limit, less what it adds. */
 const LONGEST_PATTERN = 4000
 
-/** Reads `grab_filesystems` (default: `/`) and `grab_exclude`. Throws Error naming field and entry. */
+/** Returns mount points (default: /) and rsync patterns with a first slash. Errors name field and entry. */
 export function checkSelection(filesystems: readonly string[], exclude: readonly string[]) {
   return {
     filesystems: [...new Set((filesystems.length === 0 ? ['/'] : filesystems).map(filesystem))],
@@ -186,7 +186,7 @@ export const grabRules: RulesOf = (exclude, own, { taken, left }) => [
   ...left.map(literal).flatMap(path => [`+ ${path}/`, hide(`${path}/*`), hide(path)])
 ]
 
-/** Returns rsync's filter rules of a push: excluded paths are neither sent nor deleted. */
+/** Returns rules of a push: excluded paths are neither sent nor deleted; mounts left alone keep modes too. */
 export const pushRules: RulesOf = (exclude, own, { taken, left }) => [
   ...left.map(path => hide(literal(path))),
   ...own.map(hidePath),

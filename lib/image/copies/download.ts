@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream'
 import { jsonObjectOrEmpty } from '../../base/json.js'
 import type { Trust } from '../../client/certificates.js'
 import { certificateAdvice, type RequestAuth, requestController } from '../../client/controllers.js'
-import { NoResponseError, type Response, readWhole, TooLongError } from '../../client/request.js'
+import { type Response, readWhole, TooLongError } from '../../client/request.js'
 import type { Hashed } from '../../helper/packer/in-worker.js'
 
 export interface Source {
@@ -78,11 +78,12 @@ export function checksumAt(ask: Ask, name: string): Promise<Hashed> {
     if (answer.status !== 200) throw refusal(source, answer)
     const text = (await readWhole(paced(answer.body, ask), LONGEST_CHECKSUM)).toString()
     const { bytes, sha256, proof } = jsonObjectOrEmpty(text)
-    const told = { bytes: Number(bytes), sha256: String(sha256) }
-    const isOne = Number.isSafeInteger(bytes) && told.bytes >= 0 && /^[\da-f]{64}$/.test(told.sha256)
-    if (!isOne || !asking.proofs.isAnswerAuthentic(asked, checksumText(told), String(proof)))
+    if (typeof bytes !== 'number' || typeof sha256 !== 'string' || typeof proof !== 'string')
       throw unproved(source)
-    return told
+    const isOne = Number.isSafeInteger(bytes) && bytes >= 0 && /^[\da-f]{64}$/.test(sha256)
+    if (!isOne || !asking.proofs.isAnswerAuthentic(asked, checksumText({ bytes, sha256 }), proof))
+      throw unproved(source)
+    return { bytes, sha256 }
   })
 }
 
@@ -182,18 +183,21 @@ async function answered<T>(
   read: (answer: Response, asked: Record<string, string>) => Promise<T>
 ): Promise<T> {
   const asked = proofs.headersFor(path)
+  const answer = await requestController({
+    ...{ url: source.url, path, headers: { ...asked, ...more }, tls: trust, headMs, signal },
+    isThere: isThere && (() => isThere(source))
+  }).catch(({ code, message }: NodeJS.ErrnoException) => {
+    signal.throwIfAborted()
+    const advice = certificateAdvice(code) ?? ELSEWHERE
+    throw faultOf(source, `cannot be asked (${code ?? message}): ${advice}`)
+  })
   try {
-    const answer = await requestController({
-      ...{ url: source.url, path, headers: { ...asked, ...more }, tls: trust, headMs, signal },
-      isThere: isThere && (() => isThere(source))
-    })
-    return await read(answer, asked).finally(() => answer.body.destroy())
+    return await read(answer, asked)
   } catch (error) {
     signal.throwIfAborted()
-    if (error instanceof TooLongError) throw unproved(source)
-    if (!(error instanceof NoResponseError)) throw error
-    const advice = certificateAdvice(error.code) ?? ELSEWHERE
-    throw faultOf(source, `cannot be asked (${error.reason}): ${advice}`)
+    throw error instanceof TooLongError ? unproved(source) : error
+  } finally {
+    answer.body.destroy()
   }
 }
 

@@ -121,6 +121,9 @@ export async function keepSeeding(
 /** transmission renames what it has taken. */
 const TORRENT = /\.torrent(?:\.added)?$/
 
+/** A watch directory shows nothing of these. */
+const unseen = { busy: false, stopped: false, spent: false, problem: '' }
+
 /**
  * A directory where a seeder looks for torrents. The seeder must be set up to find their files in the files
  * directory, and to drop a torrent whose file is taken away. Whether it does cannot be seen from here.
@@ -132,8 +135,8 @@ class WatchDirectory implements Seeder {
   ) {}
 
   async list(): Promise<Seeded[]> {
-    const directory = this.files
-    return (await this.#found()).map(({ infoHash }) => ({ infoHash, directory, loaded: true, seeding: true }))
+    const known = { directory: this.files, loaded: true, seeding: true, ...unseen }
+    return (await this.#found()).map(({ infoHash }) => ({ infoHash, ...known }))
   }
 
   async add({ name, infoHash }: Torrent): Promise<boolean> {
@@ -213,6 +216,7 @@ class Aria2 implements Seeder {
       seeding: told.status === 'active' && told.seeder === 'true',
       busy: Number(told.connections) > 0,
       stopped: told.status === 'paused',
+      spent: false,
       problem: problem(told)
     }))
   }
@@ -245,9 +249,9 @@ class Aria2 implements Seeder {
   }
 
   async #all(signal: AbortSignal): Promise<Told[]> {
-    const tell = (which: string, ...range: number[]) =>
-      this.#call<Told[]>(`tell${which}`, [...range, keys], signal)
-    const lists = await Promise.all([tell('Active'), tell('Waiting', 0, MOST), tell('Stopped', 0, MOST)])
+    const ask = (method: string, ...range: number[]) => this.#call<Told[]>(method, [...range, keys], signal)
+    const some = ['tellWaiting', 'tellStopped'].map(method => ask(method, 0, MOST))
+    const lists = await Promise.all([ask('tellActive'), ...some])
     // A torrent that moves between the lists meanwhile is seen twice: the later one counts.
     return [...new Map(lists.flat().map(told => [told.gid, told])).values()]
   }

@@ -2,7 +2,7 @@ import { createHash, webcrypto } from 'node:crypto'
 import { open } from 'node:fs/promises'
 import { fillBuffer, replaceFile, withOpen } from '../../disk/file.js'
 
-/** A bencoded value (BEP 3). Texts are bytes; keys are bytes too, one character each (latin1). */
+/** A bencoded value (BEP 3). Keys are bytes as latin1, since a tracker uses info hashes as keys. */
 type Bencoded = number | Buffer | readonly Bencoded[] | ReadonlyMap<string, Bencoded>
 
 /** Limits of trackers and seeders over http. The answer of a seeder with 10,000 torrents is smaller. */
@@ -198,13 +198,13 @@ export interface Seeded {
   /** It has the whole file and offers it; in a watch directory that is assumed. */
   readonly seeding: boolean
   /** Peers are connected to it. */
-  readonly busy?: boolean
+  readonly busy: boolean
   /** It must be started again. */
-  readonly stopped?: boolean
+  readonly stopped: boolean
   /** It must be removed and added again, or it will not serve a node a second time. */
-  readonly spent?: boolean
+  readonly spent: boolean
   /** The problem in a few words; '' for none. */
-  readonly problem?: string
+  readonly problem: string
 }
 
 /** The seeder of the system. Each method throws an Error that names the ini key. */

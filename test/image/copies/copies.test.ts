@@ -355,6 +355,27 @@ t.test('a checksum that the key of the controllers does not prove is not believe
   t.ok(existsSync(has.path('files', image.kernelfile)))
 })
 
+t.test('a controller that answers nonsense, or whose url cannot be read, is passed over', async t => {
+  const { source, image } = await having(t, content(1000))
+  const sha256 = '0'.repeat(64)
+  const noText = { toString: 1, valueOf: 1 }
+  const answers = [
+    { bytes: 3, sha256: noText },
+    { bytes: 3, sha256, proof: noText },
+    { bytes: noText, sha256 }
+  ]
+  const odd = answers.map(answer => impostor(t, (_request, response) => response.end(JSON.stringify(answer))))
+  for (const first of [...(await Promise.all(odd)), { name: 'odd', url: '' }]) {
+    const kernel = (tx: Tx) => tx.put('osimage', 'compute', { name: 'compute', kernelfile: image.kernelfile })
+    const { bench, copies } = await lacking(t, kernel, [first, source])
+    await copies.run()
+    t.strictSame(readdirSync(bench.path('files')), [image.kernelfile], copies.condition.reason)
+    const { copies: alone } = await lacking(t, kernel, [first])
+    await alone.run()
+    t.match(alone.condition, { ok: false, reason: /controller odd / })
+  }
+})
+
 t.test('a controller gives files that objects name, to controllers', async t => {
   const { source, image, proofs, bench } = await having(t, content(1000))
   putFile(bench, 'other', content(10))
