@@ -56,7 +56,7 @@ export interface ModelOptions {
   readonly audit: (actor: Actor, changes: readonly Change[], kind: ChangeKind) => Promise<void>
 }
 
-/** Tells the store how to read and verify the state, secret fields sealed by `box` (rules 11.2, 11.8). */
+/** Tells how to read the state, seal it by `box` and verify it: files may be edited by hand (rules 11.2). */
 export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox, release: string) {
   // The ini may give a controller the address of a device. Objects still load: `svcd check` warns of it.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }
