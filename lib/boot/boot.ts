@@ -383,16 +383,20 @@ export class Boot {
     // The reason, warning or missing file goes with the record of the request.
     const note = (said: string | undefined, isOwn = true) => {
       if (visit.headOnly) return
-      const { status, log } = this.o
+      const { status, log, grants, dynamicNodes } = this.o
+      const { provision, network } = target
       this.#recordRequest(target, said, visit)
       const news = status.setReason(node.name, (isOwn ? said : undefined) ?? warning ?? lacking ?? null)
       if (news && isOwn && said !== undefined) log.warn(`node ${node.name} cannot boot: ${said}`)
       else if (news && lacking !== undefined && warning === undefined)
         log.warn(`node ${node.name}: ${lacking}`)
       // Anybody can ask from anywhere, again and again. So it is logged once, until the node is changed.
-      if (warning === undefined || this.#misplaced.has(node)) return
-      this.#misplaced.add(node)
-      log.warn(warning)
+      if (warning !== undefined && !this.#misplaced.has(node)) {
+        this.#misplaced.add(node)
+        log.warn(warning)
+      }
+      if (dynamicNodes && said === undefined && provision?.ipaddress === undefined && network)
+        grants.offer(node.name, provision?.macaddress ?? '', network, visit.source.address)
     }
     let text: string
     try {
@@ -415,15 +419,13 @@ export class Boot {
     )
   }
 
-  /** Records a request for a script, and offers the node a grant of a dynamic address. */
+  /** Records a request for a script: what it got, or why nothing. */
   #recordRequest(target: EffectiveNode, reason: string | undefined, visit: RequestContext): void {
-    const { node, provision, network, image, settings } = target
-    const { grants, dynamicNodes, trace } = this.o
+    const { image, settings } = target
+    const { trace } = this.o
     if (reason !== undefined) trace.script(target, 'no-script', reason, visit)
     else if (!settings.netboot) trace.script(target, 'disk', '', visit)
     else if (image) trace.script(target, 'script', filesText(image), visit)
-    if (dynamicNodes && reason === undefined && provision?.ipaddress === undefined && network)
-      grants.offer(node.name, provision?.macaddress ?? '', network, visit.source.address)
   }
 
   /** Returns why the node cannot boot, or what another controller must send; empty if all is well. */
@@ -520,7 +522,7 @@ const filesText = cachedPerObject(
     `${kernelfile} ${initrdfile} ${imagefile ?? ''}`.trimEnd()
 )
 
-/** The actor at a console: not a user, but the machine with this address. */
+/** The machine at this address as an actor: no user; `who` is the console, or svcd for a detected one. */
 const actorAt = (from: string, who = 'console') => ({ who, from, mayTakeAddresses: false })
 
 /** Finds a node that has to prove what it booted, by a loader that measures nothing (rules 15.1). */

@@ -8,7 +8,9 @@ import type { RenderRequest, RenderResult } from './file-renderer.js'
 
 /** Compiled templates by their text, as files and nodes share them: errors get the name of the file. */
 const compiled = new LRUCache<string, Template>({
-  ...{ max: 256, memoMethod: text => compileTemplate(text, 'template', () => undefined) }
+  max: 256,
+  // Compiled under a neutral name, since files with the same text share it.
+  memoMethod: text => compileTemplate(text, 'template', () => undefined)
 })
 
 /** The last cluster received. */

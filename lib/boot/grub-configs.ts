@@ -36,6 +36,7 @@ const anyMac = '@MAC@'
 
 /** svcd does not know which one a node has: it may boot as either does. */
 const architectures = [
+  // The keys are names for people; a boot measures the loaders in this order.
   { platform: 'x86_64-efi', loaders: { shim: 'shimx64.efi', GRUB: 'grubx64.efi' } },
   { platform: 'arm64-efi', loaders: { shim: 'shimaa64.efi', GRUB: 'grubaa64.efi' } }
 ] as const

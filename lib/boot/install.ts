@@ -72,7 +72,8 @@ export class Install {
   readonly #port: number
   /** The partscripts of disk layouts. */
   readonly #partscripts = cachedPerObject((_layout: object) => ({
-    ...{ install: new CachedText(), kickstart: new CachedText() }
+    install: new CachedText(),
+    kickstart: new CachedText()
   }))
 
   constructor(private readonly o: InstallOptions) {
@@ -85,13 +86,13 @@ export class Install {
   /** Returns the install script; 401 unless the node itself asks (rules 4.6). */
   script(name: string, visit: RequestContext): string | Promise<string> {
     const node = this.o.model.get('node', name)
-    const given = () => {
+    const handOut = () => {
       this.#refuseUnproven(node)
       return this.#handOut('install', node, visit)
     }
-    if (hasAddress(node, visit)) return given()
+    if (hasAddress(node, visit)) return handOut()
     return this.#isGranted(node, visit).then(isGranted => {
-      if (isGranted) return given()
+      if (isGranted) return handOut()
       const reason = onlyTheNode(node, visit, 'gets its install script')
       this.o.trace.refused(node, reason, visit)
       throw unauthorized(reason, 'wrong-address')
@@ -166,9 +167,10 @@ export class Install {
         'local-hostname': target.hostname
       })
     if (file === 'network-config') return json(networkConfig(interfacesData(model, target)))
-    if (file === 'user-data' && target.settings.provision_method === 'autoinstall')
-      return this.#handOut('kickstart', node, visit)
-    return render(templates, `install/templ_${file.replace('-', '_')}.cfg`, this.#data(node, false))
+    if (file === 'vendor-data')
+      return render(templates, 'install/templ_vendor_data.cfg', this.#data(node, false))
+    if (target.settings.provision_method === 'autoinstall') return this.#handOut('kickstart', node, visit)
+    return render(templates, 'install/templ_user_data.cfg', this.#data(node, false))
   }
 
   /** Returns what the node would get, with masked secrets and without recording a request (rules 4.12). */

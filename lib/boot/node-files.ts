@@ -164,7 +164,7 @@ export class NodeFiles {
     return { text: answer.text }
   }
 
-  /** Renders a file with masked secrets. An error that only the real ones cause shows its place alone. */
+  /** Renders a file, secrets masked; an error by the real ones shows its place alone: it may quote them. */
   async #previewFile(node: string, file: FileDoc): Promise<RenderedFile> {
     const masked = await this.#render(node, file, true)
     if (!file.template?.includes('secret')) return masked

@@ -1,6 +1,6 @@
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Log } from '../base/log.js'
-import { hasFile } from '../disk/file.js'
 import { rolesOf } from '../model/effective.js'
 
 /** Roles set on a group or node itself. */
@@ -10,9 +10,12 @@ interface HasRoles {
 
 /** Returns the roles that have no file in `directory`. */
 export const withoutFile = (directory: string, roles: readonly string[]): string[] =>
-  roles.filter(role => !hasFile(join(directory, role)))
+  roles.filter(role => !statSync(join(directory, role), { throwIfNoEntry: false })?.isFile())
 
-/** Returns a warning for each role without a file in `directory`, with its first user (rules 4.10). */
+/**
+ * Returns a warning for each role that has no file in `directory`, with the first of `users` ("node node001")
+ * that names it. Only a warning, because a role may be assigned before its file exists (rules 4.10).
+ */
 export function missingRoles(directory: string, users: Iterable<readonly [string, HasRoles]>): string[] {
   const first = new Map<string, string>()
   for (const [user, { roles = null }] of users)

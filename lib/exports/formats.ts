@@ -54,7 +54,7 @@ export const formats: Readonly<Record<string, ExportFormat>> = {
   }
 }
 
-/** Returns an export in parts, the same each time; empty ones are pauses. Throws while it is iterated. */
+/** Returns an export in parts; '' are pauses. The first iteration captures the nodes, and may throw. */
 export function exported(name: string, sources: ExportSources, options: ExportOptions): Iterable<string> {
   let of: Export | undefined
   const { view, cluster } = sources

@@ -104,7 +104,7 @@ interface NamedGroup {
 
 const digest = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 8)
 
-/** Gathers the groups, racks, images, tags, roles and states of nodes, in steps, under names of their own. */
+/** Gathers the groups, racks, images, tags, roles and states of nodes, in steps; no two share a name. */
 export function* groupsOf(nodes: readonly ExportNode[], rule: NameRule): Generator<void, NamedGroup[]> {
   const members = new Map<string, string[]>()
   const proposed = new Map<string, string>()

@@ -173,7 +173,7 @@ const lastBoot = 'at the last boot'
 /** Facts of which more can be told than their values, and those that an interface that is set up changes. */
 const told: ReadonlySet<string> = new Set(['memory', 'dimms', 'drives', 'nics'])
 
-/** Returns what changed in the hardware, not the software, without the node's name: a sentence each. */
+/** Returns what changed in the hardware; kernel, drivers, names, links and speeds are left to software. */
 export function changesOf(before: Inventory, after: Inventory): string[] {
   const [was, now] = [factsOf(before), factsOf(after)]
   const [serial, serialBefore] = [after.system?.serial, before.system?.serial]

@@ -106,9 +106,12 @@ export class AddressSet {
   firstFree(first: Address, last: Address): Address | undefined {
     if (first > last) return undefined
     const block = first >>> 8
-    const inside = this.#blocks.get(block)?.indexOf(0, first & 255) ?? first & 255
-    const free = block * 256 + inside
-    if (inside >= 0) return free <= last ? free : undefined
+    const low = first & 255
+    const inside = this.#blocks.get(block)?.indexOf(0, low) ?? low
+    if (inside >= 0) {
+      const free = block * 256 + inside
+      return free <= last ? free : undefined
+    }
     const next = this.#full ? this.#full.firstFree(block + 1, last >>> 8) : block + 1
     return next === undefined ? undefined : this.firstFree(next * 256, last)
   }

@@ -1,4 +1,5 @@
 import { cachedPerObject } from '../base/concurrency.js'
+import { getOrAdd } from '../base/lists.js'
 import { compareNames, Sorted, SortedNames } from '../store/order.js'
 import type { Index } from '../store/types.js'
 import { type Address, AddressSet, contains, type Prefix, parsePrefix, toAddress } from './address.js'
@@ -125,7 +126,9 @@ const itself = (name: string) => name
 
 /** Looks objects up by something other than their name. An update takes time independent of their number. */
 export class ClusterIndex implements Index {
-  readonly #users = new Owners<string, Ref>(refKey)
+  // Not Owners: when thousands of nodes leave a group in order, each makes it search for the next first one.
+  // No test shows that, as tests do not depend on the speed of the machine.
+  readonly #users = new Map<string, Map<string, Ref>>()
   readonly #macs = new Owners<string, Owner>(ownerKey)
   readonly #addresses = new Owners<Address, Owner>(ownerKey)
   readonly #gateways = new Owners<Address, string>(itself)
@@ -138,7 +141,7 @@ export class ClusterIndex implements Index {
   constructor(private readonly types: Readonly<Record<string, IndexedType<object>>>) {}
 
   referrers(ref: Ref): readonly Ref[] {
-    return this.#users.of(refKey(ref))
+    return [...(this.#users.get(refKey(ref))?.values() ?? [])]
   }
 
   macOwners(mac: string): readonly Owner[] {
@@ -212,10 +215,8 @@ export class ClusterIndex implements Index {
     const [old, now] = [shares(before), shares(after)]
     const mentioned = new Set(old.mentions.map(refKey))
     const stays = new Set(now.mentions.map(refKey))
-    for (const target of old.mentions)
-      if (!stays.has(refKey(target))) this.#users.set(refKey(target), ref, false)
-    for (const target of now.mentions)
-      if (!mentioned.has(refKey(target))) this.#users.set(refKey(target), ref, true)
+    for (const target of old.mentions) if (!stays.has(refKey(target))) this.#reference(ref, target, false)
+    for (const target of now.mentions) if (!mentioned.has(refKey(target))) this.#reference(ref, target, true)
     const isIn = (there: readonly OwnedConnection[]) => {
       const keys = new Set(there.map(connectionKey))
       return (one: OwnedConnection) => keys.has(connectionKey(one))
@@ -238,6 +239,13 @@ export class ClusterIndex implements Index {
     for (const file of [kernelfile, initrdfile]) this.#files.boot.set(file, user, present)
     for (const file of [imagefile, ...rootfiles]) this.#files.pack.set(file, user, present)
     for (const key of indexed.lookupKeys?.(doc) ?? []) this.#listed.set(key, ref.name, present)
+  }
+
+  #reference(ref: Ref, target: Ref, present: boolean): void {
+    const users = getOrAdd(this.#users, refKey(target), () => new Map<string, Ref>())
+    if (present) users.set(refKey(ref), ref)
+    else users.delete(refKey(ref))
+    if (users.size === 0) this.#users.delete(refKey(target))
   }
 
   #member(group: string, name: string, connections: readonly Connection[], present: boolean): void {

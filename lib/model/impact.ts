@@ -40,6 +40,12 @@ interface State {
   readonly cluster: ClusterSettings
 }
 
+/** A state before or after the change, as far as nodes need it. */
+interface Side {
+  readonly view: Pick<View, 'get'> & { readonly index: Pick<View['index'], 'networks'> }
+  readonly cluster: ClusterSettings
+}
+
 /** Returns a generator that finds the affected nodes; `after` may be rolled back before it runs. */
 export function findImpact(
   changes: readonly Change[],
@@ -47,13 +53,12 @@ export function findImpact(
   after: State
 ): () => Generator<void, Impact> {
   const changed = new Map(changes.map(change => [`${change.type}/${change.name}`, change]))
-  // Nodes need no more of a view.
-  const side = (of: 'before' | 'after', { view, cluster }: State): State => {
+  const side = (of: 'before' | 'after', { view, cluster }: State): Side => {
     const get = (type: 'node', name: string) => {
       const change = changed.get(`${type}/${name}`)
       return change ? change[of] : before.view.get(type, name)
     }
-    return { view: { index: { networks: new Map(view.index.networks) }, get } as unknown as View, cluster }
+    return { view: { index: { networks: new Map(view.index.networks) }, get: get as View['get'] }, cluster }
   }
   const [now, then] = [side('before', before), side('after', after)]
   return function* () {
@@ -73,7 +78,7 @@ export function findImpact(
       if (has.get('trust') === 'require' && had.get('trust') !== 'require') required.push(name)
       if (isReinstalled(has) && fields.some(({ field }) => installing.test(field))) {
         written.push(name)
-        const layout = layoutOf(then.view, effectiveNode(then.view, is, then.cluster))
+        const layout = layoutOf(then.view, targetOf(then, is))
         if (layout && layouts.length < mostLayouts) layouts.push([name, layout])
       }
       if (!was || fields.length === 0) continue
@@ -105,11 +110,15 @@ function* affectedCandidates(changes: readonly Change[], view: View): Generator<
   return [...found]
 }
 
+/** For the questions of one node, which need no more of a view. */
+const viewOf = ({ view }: Side) => view as View
+const targetOf = (side: Side, node: NodeDoc) => effectiveNode(viewOf(side), node, side.cluster)
+
 /** Returns the values in force that a node boots, is installed and runs with, by their names in answers. */
-function valuesOf({ view, cluster }: State, node: NodeDoc): Map<string, unknown> {
-  const target = effectiveNode(view, node, cluster)
+function valuesOf(side: Side, node: NodeDoc): Map<string, unknown> {
+  const target = targetOf(side, node)
   const { settings, variables, interfaces } = target
-  const booted = atNextBoot(view, target)
+  const booted = atNextBoot(viewOf(side), target)
   const values = new Map<string, unknown>(Object.entries(settings))
   values.set('hostname', target.hostname)
   values.set('rescue', node.rescue)
@@ -119,7 +128,7 @@ function valuesOf({ view, cluster }: State, node: NodeDoc): Map<string, unknown>
     values.set(`osimage.${field}`, booted.image?.[field])
   for (const { interface: name, own: _, ...entry } of interfaces)
     for (const [field, value] of Object.entries(entry)) values.set(`${name}.${field}`, value)
-  values.set('files', fileNames(view, target).join(','))
+  values.set('files', fileNames(side, target).join(','))
   return values
 }
 
@@ -146,13 +155,13 @@ function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, u
 const withoutImpact = /^(?:comment|dns_records|type|zone)$/
 
 /** Returns changes of a node's networks, BMC set-up and files; a field is `network cluster: gateway`. */
-function ofReferenced(changed: ReadonlyMap<string, Change>, side: State, node: NodeDoc): Difference[] {
-  const target = effectiveNode(side.view, node, side.cluster)
+function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: NodeDoc): Difference[] {
+  const target = targetOf(side, node)
   const { settings } = target
   const names = [
     ...new Set((node.interfaces ?? []).map(({ network }) => `network/${network}`)),
     ...(settings.setupbmc ? [`bmcsetup/${settings.bmcsetupname}`] : []),
-    ...fileNames(side.view, target).map(name => `file/${name}`),
+    ...fileNames(side, target).map(name => `file/${name}`),
     ...(settings.disklayout === null ? [] : [`disklayout/${settings.disklayout}`])
   ]
   return names.flatMap(key => {
@@ -167,8 +176,8 @@ function ofReferenced(changed: ReadonlyMap<string, Change>, side: State, node: N
   })
 }
 
-const fileNames = (view: View, { node, group }: EffectiveNode) =>
-  effectiveFiles(view, node, group).map(({ file }) => file.name)
+const fileNames = (side: Side, { node, group }: EffectiveNode) =>
+  effectiveFiles(viewOf(side), node, group).map(({ file }) => file.name)
 
 /** Returns a value for an answer: null if not set, long texts cut. */
 function shown(value: unknown): unknown {

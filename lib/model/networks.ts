@@ -196,7 +196,7 @@ export function assignAddresses(tx: Tx, node: NodeDoc, cluster: ClusterSettings)
   // The search continues behind the last address: no address becomes free meanwhile.
   const last = new Map<string, Address>()
   open.sort((a, b) => (a.assignOrder ?? 0) - (b.assignOrder ?? 0))
-  // An address is assigned in a network alone.
+  // Entries that need an address have a network: see mergeNodeInterfaces.
   for (const { assignOrder: _, network = '', ...other } of open) {
     const address = nextFree(tx, network, cluster, mine, last.get(network))
     last.set(network, address)
@@ -380,7 +380,7 @@ export function withRenamed<D extends NodeDoc | GroupDoc>(
   return { ...doc, interfaces, ...(over && renames.has(over) ? { provision_interface: now(over) } : {}) }
 }
 
-/** Renames interfaces of a single node: those of its group, and options that name them, become its own. */
+/** Renames a node's interfaces: these, and options with them, become its own, old names count as removed. */
 export function withNodeRenamed(tx: Tx, node: NodeDoc, renames: Renames, over: string): NodeDoc {
   if (renames.size === 0) return node
   const groups = byName(groupOf(tx, node))

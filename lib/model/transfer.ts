@@ -110,7 +110,9 @@ function stored<K extends TypeName>(type: K, doc: Docs[K], isMasked: boolean): o
   return isMasked ? masked(type, fields) : fields
 }
 
-const tagEntry = ({ name: _, tag, order: __, ...pinned }: OsimagetagDoc) => ({ name: tag, ...pinned })
+const tagEntry = ({ tag, osimage, kernelfile, initrdfile, imagefile, kerneloptions }: OsimagetagDoc) => ({
+  ...{ name: tag, osimage, kernelfile, initrdfile, imagefile, kerneloptions }
+})
 
 /** Collects the problems of an import, each with its path in the document, up to a bound. */
 class Problems {

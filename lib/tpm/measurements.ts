@@ -113,7 +113,7 @@ export const extending = (events: readonly LogEvent[], of: number): LogEvent[] =
 /** Whether an event is EV_SEPARATOR: behind it stand the measurements of what the firmware starts. */
 export const isSeparator = ({ sha256 }: LogEvent): boolean => sha256.equals(SEPARATOR)
 
-/** Whether the digest of an event is of its data or of GRUB's text: no PCR shows other data of the sender. */
+/** Whether its digest is that of its data or GRUB's text: other data may be made up, and no PCR shows it. */
 export const isVouched = (event: LogEvent): boolean =>
   isOf(event, event.data) || commandOf(event) !== undefined
 

@@ -237,8 +237,8 @@ export class Trust {
     const { keys } = this.o
     const salt = randomBytes(16).toString('hex')
     const secret = keys.secretFor({ node, nonce, ek: ek.spkiSha256, ak: ak.name.toString('hex'), salt })
-    const made = found.isQuoted ? tried(() => makeCredential(ek, ak.name, secret)) : ''
-    const credential = typeof made === 'string' ? Buffer.alloc(0) : made
+    const made = found.isQuoted && tried(() => makeCredential(ek, ak.name, secret))
+    const credential = Buffer.isBuffer(made) ? made : Buffer.alloc(0)
     const isSealed = script !== undefined && credential.length > 0
     const { key, exchange } = agreeWith(theirs.key, secret)
     const sealed = isSealed ? sealWith(key, script) : Buffer.alloc(0)
@@ -302,13 +302,14 @@ export class Trust {
     })
   }
 
-  /** Forgets a node's TPM and, with `firmware`, what was accepted of it: authorities enrol no other one. */
+  /** Forgets a node's TPM: authorities enrol no other one. */
   async forget(name: string, firmware: boolean, actor: Actor): Promise<void> {
     const { model, records, authorities } = this.o
     const record = this.of(name)
     await model.change(actor, tx => {
       const { tpm_sha256: _, tpm_pubkey: __, tpm_uuid: ___, ...rest } = model.get('node', name, tx)
       tx.put('node', name, authorities.length === 0 ? rest : { ...rest, tpm_sha256: forgotten })
+      // With `firmware`, it also forgets what was accepted of the firmware that the machine told last.
       const key = record && firmwareName(record.firmware)
       if (firmware && key !== undefined && tx.get('firmware', key)) tx.remove('firmware', key)
     })

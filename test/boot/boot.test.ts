@@ -2,6 +2,7 @@ import { cpSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } fr
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { withoutFile } from '../../lib/boot/roles.js'
 import { Controller } from '../support/controller.js'
 import { until } from '../support/until.js'
 
@@ -713,4 +714,11 @@ t.test('a role that has no file is taken, with a word in the log and in the prev
     rmSync(join(roles, 'slurm'))
   }
   t.notMatch((await c.get('/boot/install/node001', { ...none, source: '10.141.0.1' })).text, /Warning: role/)
+})
+
+t.test('a directory of roles that cannot be searched is an error, and no role is taken for present', t => {
+  // Nothing is closed to root: a loop stands for a directory that svcd may not search.
+  const loop = join(t.testdir({ loop: t.fixture('symlink', 'loop') }), 'loop')
+  t.throws(() => withoutFile(loop, ['login']), { code: 'ELOOP' })
+  t.end()
 })

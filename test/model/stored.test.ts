@@ -15,6 +15,10 @@ const pack = {
   kernel: 'vmlinuz-6',
   omitted: ['3 devices']
 }
+const root = {
+  ...{ format: 'erofs', file: 'compute-0123456789ab-01234567.erofs', sha256: pack.sha256, bytes: 8192 },
+  ...{ roothash: pack.sha256, hashoffset: 4096 }
+}
 const tree = { name: 'compute', at: 1_000 }
 
 /** What `svcd check` says of a state that holds these files. */
@@ -30,8 +34,12 @@ async function problems(t: Test, files: Record<string, object>): Promise<string[
 
 t.test('stored packs and image directories are read back as they were written', async t => {
   t.same(await problems(t, { [`pack/${pack.name}.json`]: pack, 'tree/compute.json': tree }), [])
-  for (const type of ['pack', 'tree'] as const) {
-    const doc = (type === 'pack' ? pack : tree) as never
+  for (const [type, one] of [
+    ['pack', pack],
+    ['pack', { ...pack, roots: [root, { ...root, file: 'compute-0123456789ab-89abcdef.erofs' }] }],
+    ['tree', tree]
+  ] as const) {
+    const doc = one as never
     const text = kinds[type].encode(doc)
     t.strictSame(kinds[type].decode((doc as { name: string }).name, JSON.parse(text)), doc)
   }
@@ -45,6 +53,11 @@ t.test('what a hand made of them is told with its line and field', async t => {
     [{ packer: 'zip' }, /^7: .*"packer" must be one of system, builtin/],
     [{ kernel: '../vmlinuz' }, /^9: .*"kernel" must be a file name/],
     [{ omitted: 'all' }, /^10: .*"omitted" must be an array of strings/],
+    [
+      { roots: [{ ...root, sha256: 'zz' }] },
+      /^17: .*: root compute-\S+\.erofs: field "sha256" must be 64 hex/
+    ],
+    [{ roots: Array(9).fill(root) }, /^\d+: .*"roots" must be a list of objects with format/],
     [{ more: 1 }, /no field "more"/]
   ] as const) {
     const [found = '', ...others] = await problems(t, { [`pack/${pack.name}.json`]: { ...pack, ...change } })

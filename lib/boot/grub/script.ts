@@ -7,7 +7,7 @@ export interface MeasuredBoot {
    * command line (behind "kernel_cmdline: "). GRUB extends the PCR by the SHA-256 of the text.
    */
   readonly commands: readonly { readonly what: 'grub_cmd' | 'kernel_cmdline'; readonly text: string }[]
-  /** PCR 4, behind the firmware's own events: SHA-256 of each program without signatures, once in a row. */
+  /** PCR 4, behind the firmware's: SHA-256 in hex without signatures; repeats in a row count once. */
   readonly programs: readonly MeasuredFile[]
   /** PCR 9: SHA-256 in hex of each file. `what`: for people; `name`: as GRUB names it. */
   readonly files: readonly MeasuredFile[]
@@ -119,7 +119,7 @@ export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`
 }
 
-/** Splits a kernel command line as the kernel does. Throws GrubError for what GRUB would change. */
+/** Splits a kernel command line at blanks outside of double quotes, which it drops. Throws GrubError. */
 export function kernelWords(line: string): string[] {
   const odd = /['\\]/.exec(line)?.[0]
   if (odd) throw new GrubError(`GRUB cannot hand on ${odd} in kernel options: leave it out`)

@@ -53,7 +53,7 @@ function place({ directory, files, names, loaders, known, programs, kept }: Plac
 
 const inodeOf = ({ dev, ino }: Stats) => `${dev} ${ino}`
 
-/** Removes links to files that were written over in place: their names, the hashes, are lies. */
+/** Removes links to files that were written over in place; the old content of a replaced file stays. */
 function removeLies(files: string, contents: string, now: Readonly<Record<string, KnownFile>>): void {
   const hashes = new Map<string, string>()
   for (const [name, { sha256 }] of Object.entries(now)) {
