@@ -70,7 +70,7 @@ function* leftOut(why: string, names: readonly string[]): Generator<string> {
 
 const topSwitch = 'svcd-top'
 
-/** Yields a topology.conf: leaves by switch or rack, a top; slurmctld complains of nodes not in `slurm`. */
+/** Yields a topology.conf of the nodes of `slurm`: a leaf per switch, or rack without one, and a top. */
 export function* slurmTopology(nodes: readonly ExportNode[]): Generator<string> {
   const leaves = new Map<string, string[]>()
   const proposed = new Map<string, string>()

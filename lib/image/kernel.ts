@@ -52,7 +52,7 @@ function isStorable(name: string): boolean {
   }
 }
 
-/** Returns the kernel: requested, else as before, of its version, or newest. `kept`: the admin's own file. */
+/** Returns the kernel that an image boots. `kept`: the admin's own file in the files directory. */
 export async function chooseKernel(
   tree: string,
   image: OsimageDoc,
@@ -88,7 +88,7 @@ const ofVersion = async (tree: string, version: string | undefined) =>
         [kernel.version, versionOf(name)].includes(version)
       )?.path
 
-/** Returns the initramfs: requested, as before, or the version's. A name of no tool is `chosen`: it stays. */
+/** Returns the initramfs for a kernel. A name that no tool gives is `chosen` by an admin, and not rebuilt. */
 export async function chooseInitrd(
   tree: string,
   image: OsimageDoc,

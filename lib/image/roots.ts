@@ -148,7 +148,7 @@ export async function makeRoot(
   const [, roothash = ''] = /^Root hash:\s*([0-9a-f]{64})$/m.exec(stdout) ?? []
   if (roothash === '') throw new Error('veritysetup printed no root hash')
   const { sha256, bytes } = await hashFile(output, signal)
-  return { format, file: `${stem}-${sha256.slice(0, 8)}.${format}`, sha256, bytes, roothash, hashoffset }
+  return { file: `${stem}-${sha256.slice(0, 8)}.${format}`, format, sha256, bytes, roothash, hashoffset }
 }
 
 /** Sets the root inode's time to 0: mksquashfs 4.5 sets it to now, and `-noI` leaves inodes plain. */

@@ -27,7 +27,7 @@ for (const i of [1, 2, 3]) await c.post(`/config/node/node00${i}`, { group: 'com
 interface Person {
   /** Typed to questions, one after the other; a function runs first, and says yes. */
   readonly types?: (string | (() => Promise<unknown>))[]
-  /** What is done in the editor, each time it opens. */
+  /** Each changes the text of one opening of the editor. */
   readonly edits?: ((text: string) => string | Promise<string>)[]
 }
 /** One run in this process, with what a person does. */

@@ -64,7 +64,7 @@ interface Here {
   readonly tty?: boolean
   readonly input?: string
   readonly more?: Record<string, string>
-  /** What a person types, to a question or without echo. */
+  /** A person types this, to a question or without echo. */
   readonly types?: string
 }
 /** The same without a process of its own; `tty`: on a terminal. */

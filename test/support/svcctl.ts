@@ -27,16 +27,16 @@ export function loggedIn(directory: string, { daemon, token }: Controller): Reco
   return { SVCD_URL: url, XDG_CACHE_HOME: cache }
 }
 
-/** What a run of `clientHere` meets. */
+/** The surroundings of a run of `clientHere`. */
 interface Meets {
   readonly input?: string | Buffer
   /** The directory for names of files; absent: this process's. */
   readonly directory?: string
   /** Whether the output is a terminal. */
   readonly tty?: boolean
-  /** What a person answers to a question, or types without echo; absent: nobody is there. */
+  /** Returns the answer of a person to a question, also one without echo; absent: nobody is there. */
   readonly answers?: (question: string) => string | Promise<string>
-  /** What a person makes of a text in the editor; absent: nothing. */
+  /** Returns a text as a person leaves it in the editor; absent: unchanged. */
   readonly edits?: (text: string) => string | Promise<string>
   /** Gets a function that types keys; absent: nobody is there. */
   readonly keys?: ((type: (text: string) => void) => unknown) | undefined

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
-import { closeSync, fsyncSync, openSync, readSync, writeFileSync } from 'node:fs'
+import { fsyncSync, openSync, readSync, writeFileSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { createGzip } from 'node:zlib'
 import { answerQuestions, LONGEST_MS } from '../../base/thread.js'
+import { withDescriptor } from '../../disk/file.js'
 import { run } from '../../program/program.js'
 import { archive, walk, walkOf } from './archive.js'
 import type { Contents } from './contents.js'
@@ -30,10 +31,10 @@ function hashing() {
 function hashOf(file: string): Hashed {
   const { add, end } = hashing()
   const chunk = Buffer.allocUnsafe(HASH_CHUNK_BYTES)
-  const fd = openSync(file, 'r')
-  for (let read = readSync(fd, chunk); read > 0; read = readSync(fd, chunk)) add(chunk.subarray(0, read))
-  closeSync(fd)
-  return end()
+  return withDescriptor(openSync(file, 'r'), fd => {
+    for (let read = readSync(fd, chunk); read > 0; read = readSync(fd, chunk)) add(chunk.subarray(0, read))
+    return end()
+  })
 }
 
 /** The program dies with this thread. */
